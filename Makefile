@@ -1,0 +1,67 @@
+# Everything works with nothing but Python 3.11 or later and make: `make help` lists the targets.
+PYTHON ?= python3
+JOBS ?= 2
+PYTEST_FLAGS ?=
+LOCK_FLAGS ?=
+PEERS ?= 1
+
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+PEERS_VENV := benchmarks/.venv-peers
+PEERS_INSTALLED := $(PEERS_VENV)/.installed
+LOCK_VENV := .cache/lock
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test lint bench peers lock clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+install: $(INSTALLED) ## make .venv with the locked packages and this one, editable
+
+$(INSTALLED): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Python 3.11 or later is needed; try: make PYTHON=python3.12 ..." >&2; exit 1; }
+	@echo "Installing the locked packages into $(VENV): a minute or two, once."
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+demo: $(INSTALLED) ## solve a combination lock with PC-PG, four seeds, into runs/demo
+	rm -rf runs/demo
+	$(BIN)/pcpg train CombinationLock-v0 --env.horizon 5 --algo pcpg --seeds 4 --out runs/demo
+
+lint: $(INSTALLED) ## ruff and basedpyright
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/basedpyright --pythonpath $(BIN)/python
+
+# Compiled programs are native code: the workers share a cache that is this clone's own and nobody else's.
+test: export JAX_COMPILATION_CACHE_DIR := $(CURDIR)/.cache/jax
+test: export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS := 0
+test: lint ## lint, then all tests that need no accelerator; PYTEST_FLAGS are passed on
+	@mkdir -p .cache && mkdir -p -m 700 .cache/jax
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m "not gpu" $(PYTEST_FLAGS)
+
+bench: $(INSTALLED) $(if $(filter 1,$(PEERS)),$(PEERS_INSTALLED)) ## speed beside the peers'; PEERS=0 leaves them out
+	$(BIN)/python benchmarks/run.py
+
+peers: $(PEERS_INSTALLED) ## make the peers' own environment
+
+$(PEERS_INSTALLED): benchmarks/peers/requirements.txt
+	@test -x $(PEERS_VENV)/bin/python || $(PYTHON) -m venv $(PEERS_VENV)
+	$(PEERS_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	@touch $@
+
+lock: ## resolve requirements.lock anew where pyproject.toml asks for it; LOCK_FLAGS=--upgrade for the newest
+	@test -x $(LOCK_VENV)/bin/uv || { $(PYTHON) -m venv $(LOCK_VENV) && \
+	  $(LOCK_VENV)/bin/python -m pip install --quiet --disable-pip-version-check 'uv>=0.9,<1'; }
+	$(LOCK_VENV)/bin/uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 --generate-hashes \
+	  --no-config --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" --quiet \
+	  --output-file requirements.lock $(LOCK_FLAGS)
+
+clean: ## remove environments and caches; runs/ and results/ stay
+	rm -rf $(VENV) $(PEERS_VENV) .cache build dist .hypothesis .pytest_cache .ruff_cache
+	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,177 @@
+"""Speed on the lock beside the peers', and of the design step: prints a table, writes results/lock.json.
+
+    python benchmarks/run.py
+
+Each part runs in a process of its own (part.py) that may use so many cores and no more. Our part is
+`ours.measure(cores)`: it returns `{setting.name: {"steps_per_second": ..., ...}}`, names as in settings.py,
+updates included, compilation not. The peers run in their own environment, one core each; without it they are
+left out.
+"""
+
+import argparse
+import datetime
+import json
+import os
+import platform
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from settings import HORIZON, SETTINGS, Setting
+
+from pcpg.runs.documents import versions
+
+HERE = Path(__file__).resolve().parent
+PEERS_PYTHON = HERE / ".venv-peers" / "bin" / "python"
+
+
+def parse_arguments() -> argparse.Namespace:
+    """What to measure and where to write it."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--out", type=Path, default=HERE / "results" / "lock.json", help="file to write")
+    parser.add_argument(
+        "--seconds", type=float, default=20.0, help="how long to measure each setting of a peer"
+    )
+    return parser.parse_args()
+
+
+def last_line(command: list[str]) -> dict[str, Any]:
+    """The JSON object on the last line that a command prints; its messages go to the terminal."""
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+def part_in_a_process(part: str, cores: int) -> dict[str, Any]:
+    """What a part measures in a process of its own."""
+    return last_line([sys.executable, str(HERE / "part.py"), part, str(cores)])
+
+
+def sb3_in_a_process(setting: Setting, seconds: float) -> dict[str, Any]:
+    """Stable-Baselines3's PPO at one setting, in the peers' environment."""
+    options = {
+        "--horizon": HORIZON,
+        "--batch-size": setting.batch_size,
+        "--num-epochs": setting.num_epochs,
+        "--seconds": seconds,
+    }
+    script = HERE / "peers" / "sb3_ppo.py"
+    return last_line(
+        [str(PEERS_PYTHON), str(script), *(str(word) for item in options.items() for word in item)]
+    )
+
+
+def usable_cores() -> int:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def processor() -> str:
+    """The processor's name as the system gives it."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+def git(*words: str) -> str:
+    """What git says about this tree, empty where it says nothing."""
+    done = subprocess.run(["git", "-C", str(HERE), *words], capture_output=True, text=True, check=False)
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def provenance() -> dict[str, Any]:
+    """Where and from what the numbers come."""
+    arguments = [os.path.relpath(sys.argv[0], HERE.parent), *sys.argv[1:]]
+    return {
+        "command": shlex.join(["python", *arguments]),
+        "commit": git("rev-parse", "HEAD") or None,
+        "uncommitted_changes": bool(git("status", "--porcelain", "--untracked-files=no")),
+        "time": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "device": "cpu",
+        "processor": processor(),
+        "cores": usable_cores(),
+        "load_before": round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None,
+        "versions": versions(),
+    }
+
+
+def measure_all(console: Console, seconds: float) -> dict[str, Any]:
+    """Everything that can be measured here, with notes on what cannot."""
+    results: dict[str, Any] = {
+        "provenance": provenance(),
+        "horizon": HORIZON,
+        "ours": {},
+        "sb3": {},
+        "notes": [],
+    }
+    if (load := results["provenance"]["load_before"] or 0.0) > 0.5:
+        results["notes"].append(f"other programs were running (load {load}): rates may be too low")
+    if (HERE / "ours.py").exists():
+        for cores in sorted({1, usable_cores()}):
+            console.print(f"pcpg on {cores} core(s) ...")
+            results["ours"][str(cores)] = part_in_a_process("ours", cores)
+    else:
+        results["notes"].append("pcpg itself was not measured: benchmarks/ours.py is not there")
+    if PEERS_PYTHON.exists():
+        for setting in SETTINGS:
+            console.print(f"Stable-Baselines3, {setting.name} ...")
+            results["sb3"][setting.name] = sb3_in_a_process(setting, seconds)
+    else:
+        results["notes"].append("the peers were not measured: `make peers` makes their environment")
+    console.print("the design step ...")
+    results["design"] = part_in_a_process("design", 1)
+    return results
+
+
+def speed_table(results: dict[str, Any]) -> Table:
+    """Steps per second of both sides, and their ratio on one core."""
+    title = f"Environment steps per second, lock H={results['horizon']}, updates included"
+    table = Table("setting", title=title)
+    counts = list(results["ours"]) or ["1"]
+    for count in counts:
+        table.add_column(f"pcpg, {count} core(s)", justify="right")
+    table.add_column("SB3 PPO, 1 core", justify="right")
+    table.add_column("ratio, 1 core", justify="right")
+    for setting in SETTINGS:
+        ours = [
+            results["ours"].get(count, {}).get(setting.name, {}).get("steps_per_second") for count in counts
+        ]
+        peer = results["sb3"].get(setting.name, {}).get("steps_per_second")
+        ratio = f"{ours[0] / peer:.1f}" if ours[0] and peer else "-"
+        table.add_row(setting.name, *(f"{rate:,.0f}" if rate else "-" for rate in [*ours, peer]), ratio)
+    return table
+
+
+def design_table(results: dict[str, Any]) -> Table:
+    """Seconds and gap of the design step, and of the paper's 2,000 steps of Adam."""
+    table = Table("design of", title="D-optimal weights, 1 core")
+    columns = ("seconds", "gap", "adam_seconds", "adam_gap")
+    for name in ("seconds", "gap, nats", "Adam, seconds", "Adam's gap, nats"):
+        table.add_column(name, justify="right")
+    for name, row in results["design"].items():
+        table.add_row(name, *(f"{row[column]:.2g}" if column in row else "-" for column in columns))
+    return table
+
+
+def main() -> None:
+    """Measure everything, print it and write it."""
+    arguments = parse_arguments()
+    console = Console()
+    results = measure_all(console, arguments.seconds)
+    console.print(speed_table(results))
+    console.print(design_table(results))
+    for note in results["notes"]:
+        console.print(f"Note: {note}")
+    arguments.out.parent.mkdir(parents=True, exist_ok=True)
+    arguments.out.write_text(json.dumps(results, indent=2) + "\n")
+    console.print(f"Written to {os.path.relpath(arguments.out)}")
+
+
+if __name__ == "__main__":
+    main()

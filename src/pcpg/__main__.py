@@ -1,0 +1,5 @@
+"""`python -m pcpg` is `pcpg`."""
+
+from pcpg.cli import main
+
+main()

@@ -1,0 +1,98 @@
+"""The baselines of the paper, on the same learning code: PPO, and PPO with random network distillation."""
+
+import dataclasses
+import functools
+from collections.abc import Sequence
+
+import numpy as np
+
+from pcpg.agents.config import BaselineConfig
+from pcpg.agents.improve import ImproveInputs, ImproveOutputs, Learner, Task, make_task
+from pcpg.agents.lanes import Program
+from pcpg.agents.rounds import after_round, check_updates, check_visits, plain
+from pcpg.agents.state import DONE, EXPLOIT, Report, SeedState, int32
+from pcpg.agents.visit import VisitInputs, Visitor, Visits
+from pcpg.envs.protocol import Environment
+from pcpg.learning.rnd import init_rnd
+from pcpg.learning.update import init_adam
+from pcpg.policies.networks import init_actor_critic
+
+
+@dataclasses.dataclass(frozen=True)
+class Baseline:
+    """PPO (with or without RND) bound to an environment and compiled programs."""
+
+    env: Environment
+    config: BaselineConfig
+    lanes: int
+
+    @property
+    def max_rounds(self) -> int:
+        """The most rounds a seed can take, if no episode ends early."""
+        ppo = self.config.ppo
+        steps = (ppo.num_updates * ppo.num_episodes + self.config.visit_episodes) * self.env.max_steps
+        return -(-self.config.budget // steps)
+
+    @functools.cached_property
+    def improve(self) -> Program[ImproveInputs, ImproveOutputs]:
+        return Program(Learner(self.env, self.config.ppo, rnd=self.config.rnd).improve, self.lanes)
+
+    @functools.cached_property
+    def visit(self) -> Program[VisitInputs, Visits]:
+        return Program(Visitor(self.env, self.config.visit_episodes).visit, self.lanes)
+
+    def init(self, seed: int) -> SeedState:
+        """A seed before its first round: a random policy."""
+        rng = np.random.default_rng([seed, 0])
+        ppo, space = self.config.ppo, self.env.observation_space
+        policy = init_actor_critic(
+            rng, space, self.env.action_space, hidden=ppo.hidden, shared_body=ppo.shared_body
+        )
+        rnd = None if self.config.rnd is None else init_rnd(rng, space, ppo.hidden)
+        trained = (policy, None if rnd is None else rnd.predictor)
+        return SeedState.start(
+            seed, policy, init_adam(trained), num_cells=self.env.num_cells, rnd=rnd
+        )._replace(phase=int32(EXPLOIT))
+
+    def step(self, states: Sequence[SeedState]) -> list[tuple[SeedState, Report]]:
+        """One round of updates for each seed, and an evaluation of where it led."""
+        instances = [self.env.instance(int(state.seed)) for state in states]
+        outputs = self.improve(
+            [
+                ImproveInputs(
+                    state.seed, state.round, params, state.policy, state.adam, self._task(), None, state.rnd
+                )
+                for state, params in zip(states, instances, strict=True)
+            ]
+        )
+        for state, output in zip(states, outputs, strict=True):
+            check_updates(state, output)
+        visits = self.visit(
+            [
+                VisitInputs(state.seed, state.round, params, output.policy, None)
+                for state, params, output in zip(states, instances, outputs, strict=True)
+            ]
+        )
+        return [self._end_of_round(*turn) for turn in zip(states, outputs, visits, strict=True)]
+
+    def _end_of_round(
+        self, state: SeedState, output: ImproveOutputs, visits: Visits
+    ) -> tuple[SeedState, Report]:
+        check_visits(state, visits)
+        state = state._replace(policy=output.policy, adam=output.adam, rnd=output.rnd)
+        state, metrics = after_round(state, visits, output)
+        if state.env_steps >= self.config.budget:
+            state = state._replace(phase=int32(DONE))
+        return state, Report(plain(metrics), None)
+
+    def _task(self) -> Task:
+        ppo = self.config.ppo
+        return make_task(
+            reward_coef=1.0,
+            bonus_coef=0.0 if self.config.rnd is None else self.config.rnd.coef,
+            start_share=1.0,
+            epsilon=0.0,
+            learning_rate=(ppo.learning_rate, ppo.learning_rate),
+            entropy_coef=(ppo.entropy_coef, ppo.entropy_coef),
+            advantage_floor=0.0,
+        )

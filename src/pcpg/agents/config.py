@@ -1,0 +1,167 @@
+"""What can be set in a run: frozen dataclasses with the paper's names, and their checks."""
+
+import dataclasses
+from typing import Literal
+
+from pcpg.cover.bonus import BonusForm
+from pcpg.learning.rnd import RNDConfig
+
+Algo = Literal["pcpg", "pcpg-bonus", "ppo", "ppo-rnd"]
+
+
+@dataclasses.dataclass(frozen=True)
+class PPOConfig:
+    """The learner inside every agent: what one call of `improve` does."""
+
+    num_updates: int = 40
+    """Policy updates in one round; PC-PG adds a policy to the cover after each round of exploration."""
+    num_episodes: int = 512
+    """Episodes gathered for one update."""
+    num_epochs: int = 4
+    """Passes over the samples of an update."""
+    minibatch_size: int = 64
+    """Samples of one gradient step."""
+    learning_rate: float = 1e-3
+    """Of Adam."""
+    gamma: float = 0.99
+    """Discount."""
+    gae_lambda: float = 0.95
+    """Of the generalised advantage estimate."""
+    clip_eps: float = 0.2
+    """Clipping of the probability ratio."""
+    entropy_coef: float = 0.05
+    """Weight of the entropy in the loss."""
+    value_coef: float = 0.5
+    """Weight of the value loss."""
+    max_grad_norm: float = 5.0
+    """Largest Euclidean norm of the gradient of all parameters together."""
+    hidden: tuple[int, ...] = (64, 64)
+    """Units of the fully connected layers."""
+    shared_body: bool = True
+    """One body for policy and value, as in the released code, or one for each."""
+
+    def __post_init__(self) -> None:
+        positive(self, "num_updates", "num_episodes", "num_epochs", "minibatch_size", "learning_rate")
+        positive(self, "clip_eps", "max_grad_norm")
+        within(self, "gamma", 0.0, 1.0)
+        within(self, "gae_lambda", 0.0, 1.0)
+
+
+def positive(config: object, *names: str) -> None:
+    """Refuse fields that are not above zero."""
+    for name in names:
+        if not getattr(config, name) > 0:
+            raise ValueError(f"{name} must be positive, got {getattr(config, name)}")
+
+
+def within(config: object, name: str, low: float, high: float) -> None:
+    """Refuse a field that is not between two bounds, both included."""
+    if not low <= getattr(config, name) <= high:
+        raise ValueError(f"{name} must lie between {low} and {high}, got {getattr(config, name)}")
+
+
+@dataclasses.dataclass(frozen=True)
+class ExploreConfig:
+    """The outer loop: Algorithm 1."""
+
+    max_policies: int = 0
+    """Most policies of the cover; 0: two for each decision of an episode, and eight."""
+    min_growth: float = 0.05
+    """Exploration ends when the largest log-determinant of the cover grew by less than this, in nats ..."""
+    patience: int = 4
+    """... in each of so many policies running."""
+    bonus_form: BonusForm = "root"
+    """Of the quadratic form: its square root, the form itself, or an indicator."""
+    bonus_coef: float = 1.0
+    """Weight of the bonus."""
+    bonus_scale: Literal["cover", "raw"] = "cover"
+    """cover: the quadratic form is divided by its mean over the cover's policies; raw: left as it is."""
+    reward_coef: float = 0.0
+    """Weight of the environment's reward while exploring; 0: reward-free."""
+    ridge: float = 1e-6
+    """lambda, added to the summed covariance."""
+    weights: Literal["d-optimal", "uniform"] = "d-optimal"
+    """Mixture weights of the cover for the roll-in."""
+    visit_episodes: int = 256
+    """Episodes for the covariance of a new policy."""
+    num_groups: int = 64
+    """Groups of episodes that share a roll-in policy; as many as episodes: one policy an episode."""
+    start_share: float = 0.0
+    """Share of the episodes without roll-in, beside those whose length comes out as 0."""
+    epsilon: float = 0.05
+    """Of the epsilon-greedy first step after the roll-in."""
+    advantage_floor: float = 0.0
+    """Least standard deviation by which advantages are divided."""
+
+    def __post_init__(self) -> None:
+        positive(self, "ridge", "visit_episodes", "num_groups", "patience")
+        within(self, "epsilon", 1e-6, 1.0)
+        within(self, "start_share", 0.0, 1.0)
+        if self.max_policies < 0:
+            raise ValueError(f"max_policies must be 0 (by the formula) or more, got {self.max_policies}")
+
+
+@dataclasses.dataclass(frozen=True)
+class ExploitConfig:
+    """Learning the task on the finished cover."""
+
+    num_rounds: int = 8
+    """Rounds of updates; 0: no exploitation."""
+    start_share: float = 0.2
+    """Share of the episodes without roll-in."""
+    epsilon: float = 0.05
+    """Of the epsilon-greedy first step after the roll-in."""
+    advantage_floor: float = 1.0
+    """Least standard deviation by which advantages are divided."""
+    anneal: bool = True
+    """Take learning rate and entropy linearly to zero over the phase."""
+    warm_start: bool = False
+    """Begin with the best policy of the cover by its visits' return; else with a fresh one, as in the paper."""
+
+    def __post_init__(self) -> None:
+        within(self, "epsilon", 1e-6, 1.0)
+        within(self, "start_share", 0.0, 1.0)
+        if self.num_rounds < 0:
+            raise ValueError(f"num_rounds must be 0 or more, got {self.num_rounds}")
+
+
+@dataclasses.dataclass(frozen=True)
+class PCPGConfig:
+    """PC-PG: explore, then exploit."""
+
+    ppo: PPOConfig = PPOConfig()
+    explore: ExploreConfig = ExploreConfig()
+    exploit: ExploitConfig = ExploitConfig()
+
+    def __post_init__(self) -> None:
+        if self.ppo.num_episodes % self.explore.num_groups:
+            raise ValueError(
+                f"num_episodes ({self.ppo.num_episodes}) must be a multiple of num_groups ({self.explore.num_groups})"
+            )
+
+
+@dataclasses.dataclass(frozen=True)
+class BaselineConfig:
+    """PPO, or PPO with random network distillation."""
+
+    ppo: PPOConfig = PPOConfig()
+    rnd: RNDConfig | None = None
+    budget: int = 3_000_000
+    """Environment steps for each seed; the round that reaches it is finished."""
+    visit_episodes: int = 256
+    """Episodes for the evaluation after each round; counted."""
+
+    def __post_init__(self) -> None:
+        positive(self, "budget", "visit_episodes")
+
+
+AgentConfig = PCPGConfig | BaselineConfig
+
+PRESETS: dict[str, AgentConfig] = {
+    "pcpg": PCPGConfig(),
+    "pcpg-bonus": PCPGConfig(
+        explore=ExploreConfig(reward_coef=1.0), exploit=ExploitConfig(num_rounds=0, warm_start=True)
+    ),
+    "ppo": BaselineConfig(),
+    "ppo-rnd": BaselineConfig(rnd=RNDConfig()),
+}

@@ -1,0 +1,304 @@
+"""`improve`: all updates of one policy as one compiled program (line 7 of Algorithm 1, with PPO inside).
+
+One program serves exploration, exploitation and the baselines: what differs between them, the coefficients of
+reward and bonus, the schedules and the share of episodes that start at the start state, are arrays.
+"""
+
+import dataclasses
+import math
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from pcpg.agents.config import PPOConfig
+from pcpg.agents.rollout import Rollout, rollout
+from pcpg.cover.bonus import BonusForm, bonus_of_form, quadratic_form
+from pcpg.cover.rollin import draw_roll_in
+from pcpg.envs.protocol import Environment
+from pcpg.learning.ppo import ppo_loss
+from pcpg.learning.returns import gae, normalise
+from pcpg.learning.rnd import RND, RNDConfig, intrinsic_rewards, prediction_error
+from pcpg.learning.update import Adam, minimise
+from pcpg.policies.distributions import Distribution, for_space
+from pcpg.policies.networks import ActorCritic
+
+Metrics = dict[str, jax.Array]
+
+
+class Task(NamedTuple):
+    """What a round is to learn, as arrays, so that another task is no other program."""
+
+    reward_coef: Any
+    bonus_coef: Any
+    start_share: Any  # share of the episodes without roll-in
+    epsilon: Any  # of the first own step
+    learning_rate: Any  # [2] at the first and after the last update of the round
+    entropy_coef: Any  # [2] likewise
+    advantage_floor: Any
+
+
+def make_task(
+    *,
+    reward_coef: float,
+    bonus_coef: float,
+    start_share: float,
+    epsilon: float,
+    learning_rate: tuple[float, float],
+    entropy_coef: tuple[float, float],
+    advantage_floor: float,
+) -> Task:
+    """A task from plain numbers."""
+    values = (reward_coef, bonus_coef, start_share, epsilon, learning_rate, entropy_coef, advantage_floor)
+    return Task(*(np.asarray(value, np.float32) for value in values))
+
+
+class CoverArrays(NamedTuple):
+    """The cover as the compiled program sees it."""
+
+    phi: Any  # feature map, an Equinox module
+    whiten: Any  # [d, d], see cover/bonus.py
+    members: ActorCritic  # stacked [capacity, ...]
+    weights: Any  # [capacity] on the simplex
+
+
+class ImproveInputs(NamedTuple):
+    """Everything one round of one seed depends on."""
+
+    seed: Any  # uint32
+    round: Any  # int32
+    env_params: Any
+    policy: ActorCritic
+    adam: Adam
+    task: Task
+    cover: CoverArrays | None  # None: no roll-in and no elliptical bonus
+    rnd: RND | None
+
+
+class ImproveOutputs(NamedTuple):
+    """The policy after the round and what was measured on the way."""
+
+    policy: ActorCritic
+    adam: Adam
+    rnd: RND | None
+    env_steps: jax.Array  # int32, roll-ins counted
+    metrics: Metrics  # means over the updates of the round
+    finite: jax.Array  # bool [num_updates, len(WATCHED)]
+
+
+class Samples(NamedTuple):
+    """What minibatches are cut from, [n, ...]."""
+
+    observations: jax.Array
+    actions: jax.Array
+    log_probs: jax.Array
+    advantages: jax.Array
+    targets: jax.Array
+    mask: jax.Array
+    next_observations: jax.Array | None  # only for RND
+
+
+class _Carry(NamedTuple):
+    policy: ActorCritic
+    adam: Adam
+    rnd: RND | None
+
+
+WATCHED = ("reward", "observation", "bonus", "loss")
+"""What must stay finite, in the order in which a non-finite number would spread."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Learner:
+    """The constants of the program; its methods are pure functions of arrays."""
+
+    env: Environment
+    config: PPOConfig
+    num_groups: int = 1
+    bonus_form: BonusForm = "root"
+    sample_share: float = 1.0  # the start share for which the batch is sized
+    rnd: RNDConfig | None = None
+
+    @property
+    def distribution(self) -> Distribution:
+        return for_space(self.env.action_space)
+
+    def improve(self, inputs: ImproveInputs) -> ImproveOutputs:
+        """Run all updates of a round for one seed."""
+        num_updates = self.config.num_updates
+        key = jax.random.fold_in(jax.random.key(inputs.seed), inputs.round)
+
+        def update(carry: _Carry, scanned: tuple[jax.Array, jax.Array]) -> tuple[_Carry, Any]:
+            index, key = scanned
+            return self._update(inputs, carry, key, index / num_updates)
+
+        carry = _Carry(inputs.policy, inputs.adam, inputs.rnd)
+        keys = jax.random.split(key, num_updates)
+        carry, (metrics, steps, finite) = jax.lax.scan(update, carry, (jnp.arange(num_updates), keys))
+        metrics = {name: _mean_where_finite(value) for name, value in metrics.items()}
+        return ImproveOutputs(*carry, jnp.sum(steps), metrics, finite)
+
+    def num_samples(self, has_roll_in: bool) -> int:
+        """Samples kept of an update: the expected number of own steps, in whole minibatches.
+
+        Roll-in steps, about half of all, are not learned from. A fixed number keeps the shapes fixed: own steps
+        beyond it are left out at random, and places beyond the own steps are masked.
+        """
+        length = self.env.max_steps
+        rolled = (1 - self.sample_share) * (length + 1) / (2 * length)
+        share = self.sample_share + rolled if has_roll_in else 1.0
+        total = self.config.num_episodes * length
+        minibatch = min(self.config.minibatch_size, total)
+        return max(1, math.floor(total * share / minibatch)) * minibatch
+
+    def _update(
+        self, inputs: ImproveInputs, carry: _Carry, key: jax.Array, progress: jax.Array
+    ) -> tuple[_Carry, tuple[Metrics, jax.Array, jax.Array]]:
+        key_gather, key_keep, key_fit = jax.random.split(key, 3)
+        task = inputs.task
+        data = self._gather(inputs, carry.policy, key_gather)
+        bonus, rnd = self._bonus(inputs, carry.rnd, data)
+        samples = self._samples(data, bonus, carry.policy, task, key_keep, with_next=rnd is not None)
+        entropy_coef = _between(task.entropy_coef, progress)
+        predictor = None if rnd is None else rnd.predictor
+        target = None if rnd is None else rnd.target
+        (policy, predictor), adam, losses = minimise(
+            lambda params, part: self._loss(params, part, target, entropy_coef),
+            (carry.policy, predictor),
+            carry.adam,
+            samples,
+            key_fit,
+            _between(task.learning_rate, progress),
+            num_epochs=self.config.num_epochs,
+            minibatch_size=self.config.minibatch_size,
+            max_grad_norm=self.config.max_grad_norm,
+        )
+        new_rnd = None if rnd is None else rnd._replace(predictor=predictor)
+        whole = jnp.all(data.own | ~data.alive, axis=0)  # episodes the policy played from the start
+        metrics = losses | {
+            "return": _masked_mean(jnp.sum(data.rewards, axis=0), whole),
+            "bonus": _masked_mean(bonus, data.own),
+        }
+        watched = (data.rewards, data.observations, bonus, losses["policy_loss"] + losses["value_loss"])
+        finite = jnp.stack([jnp.all(jnp.isfinite(value)) for value in watched])
+        return _Carry(policy, adam, new_rnd), (metrics, jnp.sum(data.alive, dtype=jnp.int32), finite)
+
+    def _gather(self, inputs: ImproveInputs, policy: ActorCritic, key: jax.Array) -> Rollout:
+        key_roll_in, key_rollout = jax.random.split(key)
+        roll_in = None
+        if inputs.cover is not None:
+            roll_in = draw_roll_in(
+                key_roll_in,
+                inputs.cover.members,
+                inputs.cover.weights,
+                num_episodes=self.config.num_episodes,
+                num_groups=self.num_groups,
+                horizon=self.env.max_steps,
+                start_share=inputs.task.start_share,
+            )
+        return rollout(
+            self.env,
+            inputs.env_params,
+            policy,
+            self.distribution,
+            key_rollout,
+            num_episodes=self.config.num_episodes,
+            roll_in=roll_in,
+            epsilon=inputs.task.epsilon,
+        )
+
+    def _bonus(self, inputs: ImproveInputs, rnd: RND | None, data: Rollout) -> tuple[jax.Array, RND | None]:
+        if inputs.cover is not None:
+            phi = features_of(self.distribution, inputs.cover.phi, data)
+            form = quadratic_form(phi, inputs.cover.whiten)
+            return bonus_of_form(form, self.bonus_form, gamma=self.config.gamma), rnd
+        if rnd is not None and self.rnd is not None:
+            following = data.observations[1:]
+            return intrinsic_rewards(rnd, following, data.own, gamma=self.config.gamma, config=self.rnd)
+        return jnp.zeros_like(data.rewards), rnd
+
+    def _samples(
+        self,
+        data: Rollout,
+        bonus: jax.Array,
+        policy: ActorCritic,
+        task: Task,
+        key: jax.Array,
+        *,
+        with_next: bool,
+    ) -> Samples:
+        rewards = task.reward_coef * data.rewards + task.bonus_coef * bonus
+        values = policy.value(data.observations)
+        advantages, targets = gae(
+            rewards,
+            values[:-1],
+            values[1:],
+            data.terminated,
+            data.truncated,
+            gamma=self.config.gamma,
+            lam=self.config.gae_lambda,
+        )
+        samples = Samples(
+            data.observations[:-1],
+            data.actions,
+            data.log_probs,
+            normalise(advantages, data.own, task.advantage_floor),
+            targets,
+            data.own,
+            data.observations[1:] if with_next else None,
+        )
+        samples = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), samples)
+        has_roll_in = self.sample_share < 1.0
+        keep = self.num_samples(has_roll_in)
+        if keep == samples.mask.shape[0]:
+            return samples
+        # Own steps first, in random order: the highest bit says whether the step is somebody else's.
+        chance = jax.random.bits(key, samples.mask.shape) >> 1
+        order = jnp.argsort(chance | ((~samples.mask).astype(jnp.uint32) << 31))
+        return jax.tree.map(lambda x: x[order[:keep]], samples)
+
+    def _loss(
+        self, params: tuple[ActorCritic, Any], part: Samples, target: Any, entropy_coef: jax.Array
+    ) -> tuple[jax.Array, Metrics]:
+        policy, predictor = params
+        outputs, value = policy.outputs_and_value(part.observations)
+        loss, metrics = ppo_loss(
+            self.distribution.log_prob(outputs, part.actions),
+            self.distribution.entropy(outputs),
+            value,
+            behaviour_log_prob=part.log_probs,
+            advantage=part.advantages,
+            target=part.targets,
+            mask=part.mask,
+            clip_eps=self.config.clip_eps,
+            entropy_coef=entropy_coef,
+            value_coef=self.config.value_coef,
+        )
+        if part.next_observations is None:
+            return loss, metrics
+        error = prediction_error(predictor, target, part.next_observations)
+        rnd_loss = jnp.sum(jnp.where(part.mask, error, 0.0)) / jnp.maximum(jnp.sum(part.mask), 1)
+        return loss + rnd_loss, metrics | {"rnd_loss": rnd_loss}
+
+
+def features_of(distribution: Distribution, phi: Any, data: Rollout) -> jax.Array:
+    """phi of every pair of a rollout, [T, E, d]."""
+    shape = data.rewards.shape
+    observations = data.observations[:-1].reshape(-1, *data.observations.shape[2:])
+    actions = distribution.to_env(data.actions).reshape(-1, *data.actions.shape[2:])
+    return phi.batch(observations, actions).reshape(*shape, -1)
+
+
+def _between(ends: jax.Array, progress: jax.Array) -> jax.Array:
+    return ends[0] + (ends[1] - ends[0]) * progress
+
+
+def _masked_mean(values: jax.Array, mask: jax.Array) -> jax.Array:
+    """Mean over the mask; NaN where the mask is empty."""
+    return jnp.sum(jnp.where(mask, values, 0.0)) / jnp.sum(mask)
+
+
+def _mean_where_finite(values: jax.Array) -> jax.Array:
+    """Mean over the updates that have the quantity (no episode may have started at the start state)."""
+    return jnp.nanmean(values)

@@ -1,0 +1,118 @@
+"""Episodes of a functional environment, many at once: roll in through the cover, then act by the policy.
+
+An episode that has ended stays where it is, marked as not alive, so that the observation after the last step
+is the true final one and the next value of step t is always the value of observation t + 1.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from pcpg.cover.rollin import RollIn, mixed_log_prob
+from pcpg.envs.protocol import Environment
+from pcpg.policies.distributions import Distribution
+from pcpg.policies.networks import ActorCritic
+
+
+class Rollout(NamedTuple):
+    """T steps of E episodes."""
+
+    observations: jax.Array  # [T + 1, E, ...]
+    actions: jax.Array  # [T, E, ...] as sampled
+    log_probs: jax.Array  # [T, E] of what really chose the action
+    rewards: jax.Array  # [T, E]
+    terminated: jax.Array  # [T, E]
+    truncated: jax.Array  # [T, E]
+    alive: jax.Array  # [T, E] the episode had not ended before this step
+    own: jax.Array  # [T, E] alive, and the policy in training acted (no roll-in)
+    cells: jax.Array  # [T, E] where the visit is counted, -1 for nowhere
+
+
+class _Carry(NamedTuple):
+    observation: jax.Array
+    state: Any
+    alive: jax.Array
+
+
+def rollout(
+    env: Environment,
+    params: Any,
+    policy: ActorCritic,
+    distribution: Distribution,
+    key: jax.Array,
+    *,
+    num_episodes: int,
+    roll_in: RollIn | None = None,
+    epsilon: jax.Array | float = 0.0,
+    greedy: bool = False,
+) -> Rollout:
+    """Whole episodes from the start state; with a roll-in, the first own step is epsilon-greedy."""
+    key_reset, key_steps = jax.random.split(key)
+    observation, state = jax.vmap(env.reset, (0, None))(jax.random.split(key_reset, num_episodes), params)
+
+    def choose(
+        observation: jax.Array, t: jax.Array, key: jax.Array
+    ) -> tuple[jax.Array, jax.Array, jax.Array]:
+        outputs = policy.outputs(observation)
+        if greedy:
+            action = distribution.mode(outputs)
+            return action, distribution.log_prob(outputs, action), jnp.ones(num_episodes, bool)
+        if roll_in is None:
+            action = distribution.sample(key, outputs)
+            return action, distribution.log_prob(outputs, action), jnp.ones(num_episodes, bool)
+        key_own, key_flip, key_random = jax.random.split(key, 3)
+        own = t >= roll_in.length
+        outputs = _select(own, outputs, _roll_in_outputs(roll_in, observation))
+        action = distribution.sample(key_own, outputs)
+        first = t == roll_in.length
+        flip = first & (jax.random.uniform(key_flip, (num_episodes,)) < epsilon)
+        action = _select(flip, distribution.random(key_random, (num_episodes,)), action)
+        log_prob = distribution.log_prob(outputs, action)
+        mixed = mixed_log_prob(log_prob, distribution.random_log_prob(action), epsilon)
+        return action, jnp.where(first, mixed, log_prob), own
+
+    def step(carry: _Carry, inputs: tuple[jax.Array, jax.Array]) -> tuple[_Carry, Rollout]:
+        t, key = inputs
+        key_choose, key_move = jax.random.split(key)
+        action, log_prob, own = choose(carry.observation, t, key_choose)
+        keys = jax.random.split(key_move, num_episodes)
+        moved = jax.vmap(env.transition, (0, 0, 0, None))(
+            keys, carry.state, distribution.to_env(action), params
+        )
+        cells = jax.vmap(env.cell)(carry.state) if env.cells else jnp.full(num_episodes, -1, jnp.int32)
+        alive = carry.alive
+        record = Rollout(
+            carry.observation,
+            action,
+            log_prob,
+            jnp.where(alive, moved.reward, 0.0),
+            moved.terminated & alive,
+            moved.truncated & alive,
+            alive,
+            own & alive,
+            jnp.where(alive, cells, -1),
+        )
+        next_carry = _Carry(
+            _select(alive, moved.observation, carry.observation),
+            jax.tree.map(lambda new, old: _select(alive, new, old), moved.state, carry.state),
+            alive & ~(moved.terminated | moved.truncated),
+        )
+        return next_carry, record
+
+    first = _Carry(observation, state, jnp.ones(num_episodes, bool))
+    times = jnp.arange(env.max_steps)
+    last, record = jax.lax.scan(step, first, (times, jax.random.split(key_steps, env.max_steps)))
+    observations = jnp.concatenate([record.observations, last.observation[None]])
+    return record._replace(observations=observations)
+
+
+def _roll_in_outputs(roll_in: RollIn, observation: jax.Array) -> jax.Array:
+    groups = jax.tree.leaves(roll_in.policies)[0].shape[0]
+    grouped = observation.reshape(groups, -1, *observation.shape[1:])
+    outputs = jax.vmap(lambda policy, part: policy.outputs(part))(roll_in.policies, grouped)
+    return outputs.reshape(observation.shape[0], -1)
+
+
+def _select(mask: jax.Array, yes: jax.Array, no: jax.Array) -> jax.Array:
+    return jnp.where(mask.reshape(mask.shape + (1,) * (yes.ndim - mask.ndim)), yes, no)

@@ -1,0 +1,71 @@
+"""What every agent does at the end of a round: check that all numbers are finite, count, keep the best."""
+
+from typing import Any
+
+import numpy as np
+
+from pcpg.agents.improve import WATCHED, ImproveOutputs
+from pcpg.agents.state import PHASES, NonFinite, SeedState, int32
+from pcpg.agents.visit import Visits
+
+
+def check_updates(state: SeedState, outputs: ImproveOutputs) -> None:
+    """Raise if a reward, observation, bonus or loss of the round was not finite."""
+    finite = np.asarray(outputs.finite)
+    if finite.all():
+        return
+    update = int(np.argmin(finite.all(axis=1)))
+    what = WATCHED[int(np.argmin(finite[update]))]
+    raise NonFinite(
+        f"seed {int(state.seed)}: a {what} that is not finite appeared in update {update} of round "
+        f"{int(state.round)}, after {int(state.env_steps):,} environment steps; the last good checkpoint stays"
+    )
+
+
+def check_visits(state: SeedState, visits: Visits) -> None:
+    """Raise if the visits of a policy hold a number that is not finite."""
+    if not bool(visits.finite):
+        raise NonFinite(
+            f"seed {int(state.seed)}: the visits of the newest policy hold a reward, observation or covariance "
+            f"that is not finite, in round {int(state.round)}, after {int(state.env_steps):,} environment steps; "
+            "the last good checkpoint stays"
+        )
+
+
+def plain(metrics: dict[str, Any]) -> dict[str, Any]:
+    """Metrics as JSON values; a mean over nothing (no episode of that kind) is None."""
+    out: dict[str, Any] = {}
+    for name, value in metrics.items():
+        value = value if isinstance(value, str | int) else float(value)
+        out[name] = None if isinstance(value, float) and not np.isfinite(value) else value
+    return out
+
+
+def after_round(
+    state: SeedState, visits: Visits, output: ImproveOutputs | None
+) -> tuple[SeedState, dict[str, Any]]:
+    """The state with the round counted and its best policy kept, and the metrics that every round has."""
+    mean_return = float(np.mean(visits.returns, dtype=np.float64))
+    env_steps = state.env_steps + int(visits.env_steps) + (0 if output is None else int(output.env_steps))
+    metrics = {
+        "seed": int(state.seed),
+        "round": int(state.round),
+        "phase": PHASES[int(state.phase)],
+        "env_steps": int(env_steps),
+        "return": mean_return,
+    }
+    seen = state.seen | (np.asarray(visits.cells) > 0)
+    if seen.size:
+        metrics["coverage"] = float(np.mean(seen))
+    if output is not None:
+        metrics |= {f"train/{name}": value for name, value in output.metrics.items()}
+    if mean_return > state.best_return:
+        state = state._replace(best_policy=state.policy, best_return=np.asarray(mean_return))
+    state = state._replace(
+        seen=seen,
+        last_return=np.asarray(mean_return),
+        env_steps=np.asarray(env_steps, np.int64),
+        round=int32(int(state.round) + 1),
+        phase_round=int32(int(state.phase_round) + 1),
+    )
+    return state, metrics

@@ -1,0 +1,150 @@
+"""The configuration of a run: all that is needed to repeat it, to and from JSON."""
+
+import dataclasses
+import types
+import typing
+from collections.abc import Mapping
+from typing import Any
+
+from pcpg.agents.config import PRESETS, AgentConfig, BaselineConfig, PCPGConfig
+from pcpg.envs.options import nearest
+from pcpg.envs.protocol import Environment
+from pcpg.envs.registry import make
+from pcpg.envs.spaces import Image
+from pcpg.features import make_features
+from pcpg.features.base import FeatureMap
+
+MAX_SEED = 2**32 - 1
+
+
+class ConfigError(ValueError):
+    """A configuration that cannot be run; the message names the value and what was expected."""
+
+
+@dataclasses.dataclass(frozen=True)
+class RunConfig:
+    """What is trained, on what, with which seeds."""
+
+    env: str
+    algo: str
+    agent: AgentConfig
+    env_options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    features: str = "auto"
+    feature_options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    seed: int = 0
+    seeds: int = 1
+    lanes: int = 0
+
+    def __post_init__(self) -> None:
+        check_choice("algorithm", self.algo, PRESETS)
+        if not isinstance(self.seeds, int) or self.seeds < 1:
+            raise ConfigError(f"seeds must be at least 1, got {self.seeds}")
+        if not isinstance(self.seed, int) or not 0 <= self.seed <= MAX_SEED - self.seeds + 1:
+            raise ConfigError(f"seed must lie between 0 and {MAX_SEED - self.seeds + 1}, got {self.seed}")
+        if self.lanes < 0:
+            raise ConfigError(f"lanes must be 0 (by the device) or more, got {self.lanes}")
+
+    @property
+    def seed_list(self) -> list[int]:
+        return list(range(self.seed, self.seed + self.seeds))
+
+    def make_env(self) -> Environment:
+        """The environment of the run."""
+        return make(self.env, **self.env_options)
+
+    def make_features(self, env: Environment) -> FeatureMap:
+        """The feature map of the run, fixed by its first seed."""
+        return make_features(self.features, env, self.seed, **self.feature_options)
+
+    def to_json(self) -> dict[str, Any]:
+        """The configuration as JSON values."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> "RunConfig":
+        """The configuration from JSON values; an unknown name or a wrong type is named."""
+        algo = data.get("algo", "pcpg")
+        check_choice("algorithm", algo, PRESETS)
+        kind = type(PRESETS[algo])
+        agent = from_plain(kind, data.get("agent", {}), "agent", PRESETS[algo])
+        rest = {name: value for name, value in data.items() if name not in ("agent", "algo")}
+        known = [field.name for field in dataclasses.fields(cls)]
+        for name in rest:
+            check_choice("configuration entry", name, known)
+        if "env" not in rest:
+            raise ConfigError("the configuration names no environment: expected an entry 'env'")
+        return cls(algo=algo, agent=agent, **rest).resolved()
+
+    def resolved(self) -> "RunConfig":
+        """The configuration with every default written out; refuses what cannot be built."""
+        env = self.make_env()
+        options = {
+            field.name: getattr(env, field.name) for field in dataclasses.fields(typing.cast(Any, env))
+        }
+        features = default_features(env) if self.features == "auto" else self.features
+        config = dataclasses.replace(self, env_options=options, features=features)
+        if isinstance(self.agent, PCPGConfig):
+            config.make_features(env)
+        return config
+
+
+def default_features(env: Environment) -> str:
+    """The feature map that suits the observations, where none is named."""
+    return "random-conv" if isinstance(env.observation_space, Image) else "identity"
+
+
+def check_choice(what: str, value: Any, valid: typing.Iterable[str]) -> None:
+    """Refuse a name that is not among the valid ones, and name the nearest."""
+    valid = list(valid)
+    if value not in valid:
+        hint = nearest(str(value), valid)
+        raise ConfigError(f"unknown {what} {value!r}; did you mean {hint!r}? Valid: {', '.join(valid)}")
+
+
+def from_plain(kind: Any, data: Any, where: str, default: Any = None) -> Any:
+    """A dataclass from nested mappings; fields that are absent come from `default`."""
+    kind = _without_none(kind)
+    if data is None:
+        return None
+    if not dataclasses.is_dataclass(kind):
+        return _scalar(kind, data, where)
+    if not isinstance(data, Mapping):
+        raise ConfigError(f"{where} must be an object, got {data!r}")
+    hints = typing.get_type_hints(kind)
+    for name in data:
+        check_choice(f"entry of {where}", name, hints)
+    base = kind() if default is None else default
+    values = {
+        name: from_plain(hints[name], value, f"{where}.{name}", getattr(base, name))
+        for name, value in data.items()
+    }
+    try:
+        return dataclasses.replace(typing.cast(Any, base), **values)
+    except ValueError as error:
+        raise ConfigError(f"{where}: {error}") from error
+
+
+def _without_none(kind: Any) -> Any:
+    if typing.get_origin(kind) in (typing.Union, types.UnionType):
+        parts = [part for part in typing.get_args(kind) if part is not types.NoneType]
+        return parts[0] if len(parts) == 1 else kind
+    return kind
+
+
+def _scalar(kind: Any, value: Any, where: str) -> Any:
+    origin = typing.get_origin(kind)
+    if origin is typing.Literal:
+        check_choice(f"value of {where}", value, typing.get_args(kind))
+        return value
+    if origin is tuple and isinstance(value, list | tuple):
+        return tuple(_scalar(typing.get_args(kind)[0], item, where) for item in value)
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if kind in (int, float, str, bool) and (not isinstance(value, kind) or (kind is int and value is True)):
+        raise ConfigError(f"{where} must be of type {kind.__name__}, got {value!r}")
+    return value
+
+
+def is_baseline(config: RunConfig) -> bool:
+    """Whether the run has no cover."""
+    return isinstance(config.agent, BaselineConfig)

@@ -1,0 +1,70 @@
+"""`visit`: play whole episodes with one policy and report what it saw (line 4 of Algorithm 1) and earned."""
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from pcpg.agents.improve import features_of
+from pcpg.agents.rollout import rollout
+from pcpg.cover.covariance import covariance
+from pcpg.envs.protocol import Environment
+from pcpg.policies.distributions import for_space
+from pcpg.policies.networks import ActorCritic
+
+
+class VisitInputs(NamedTuple):
+    """Everything the visits of one seed depend on."""
+
+    seed: Any  # uint32
+    round: Any  # int32
+    env_params: Any
+    policy: ActorCritic
+    phi: Any | None  # None: no covariance is wanted
+
+
+class Visits(NamedTuple):
+    """What a policy saw and earned from the start state."""
+
+    sigma: Any  # [d, d] covariance of phi, or None
+    returns: Any  # [num_episodes] undiscounted
+    lengths: Any  # [num_episodes] int32
+    cells: Any  # [number of cells] int32 visits, or [0] where the environment has none
+    env_steps: Any  # int32
+    finite: Any  # bool
+
+
+@dataclasses.dataclass(frozen=True)
+class Visitor:
+    """The constants of the program."""
+
+    env: Environment
+    num_episodes: int
+    greedy: bool = False
+
+    def visit(self, inputs: VisitInputs) -> Visits:
+        """Play `num_episodes` episodes with the policy alone."""
+        distribution = for_space(self.env.action_space)
+        # A stream of its own, apart from that of the updates of the same round.
+        key = jax.random.fold_in(jax.random.fold_in(jax.random.key(inputs.seed), inputs.round), 2**31)
+        data = rollout(
+            self.env,
+            inputs.env_params,
+            inputs.policy,
+            distribution,
+            key,
+            num_episodes=self.num_episodes,
+            greedy=self.greedy,
+        )
+        sigma = None
+        finite = jnp.all(jnp.isfinite(data.rewards)) & jnp.all(jnp.isfinite(data.observations))
+        if inputs.phi is not None:
+            phi = features_of(distribution, inputs.phi, data)
+            sigma = covariance(phi.reshape(-1, phi.shape[-1]), data.alive.reshape(-1))
+            finite &= jnp.all(jnp.isfinite(sigma))
+        lengths = jnp.sum(data.alive, axis=0, dtype=jnp.int32)
+        size = self.env.num_cells
+        # Cell -1 (nowhere) falls outside and is dropped.
+        cells = jnp.zeros(size, jnp.int32).at[jnp.where(data.cells < 0, size, data.cells)].add(1, mode="drop")
+        return Visits(sigma, jnp.sum(data.rewards, axis=0), lengths, cells, jnp.sum(lengths), finite)

@@ -1,0 +1,45 @@
+"""Roll-in through the cover, as in the paper's implemented NPG: a policy by the weights, a length by chance."""
+
+from typing import NamedTuple, TypeVar
+
+import jax
+import jax.numpy as jnp
+
+Policy = TypeVar("Policy")
+
+
+class RollIn(NamedTuple):
+    """Who acts before the policy in training takes over, and for how long; episodes come in equal groups."""
+
+    policies: object  # a policy with a leading axis [groups]
+    length: jax.Array  # [episodes] steps of the roll-in; 0: the episode starts at the environment's start
+
+
+def draw_roll_in(
+    key: jax.Array,
+    members: Policy,  # stacked [capacity, ...]
+    weights: jax.Array,  # [capacity] on the simplex
+    *,
+    num_episodes: int,
+    num_groups: int,
+    horizon: int,
+    start_share: jax.Array | float,
+) -> RollIn:
+    """A policy for each group and a length, uniform over 0 .. horizon-1, for each episode.
+
+    The paper draws both per episode: `num_groups == num_episodes`. Fewer groups share a policy (its weights are
+    gathered once a group), never a length. `start_share` of the episodes, in expectation, have no roll-in.
+    """
+    key_policy, key_length, key_start = jax.random.split(key, 3)
+    cumulative = jnp.cumsum(weights)
+    point = jax.random.uniform(key_policy, (num_groups, 1)) * cumulative[-1]
+    index = jnp.minimum(jnp.sum(point >= cumulative, axis=-1), weights.shape[0] - 1)
+    policies = jax.tree.map(lambda leaf: jnp.asarray(leaf)[index], members)
+    length = jax.random.randint(key_length, (num_episodes,), 0, horizon, dtype=jnp.int32)
+    at_start = jax.random.uniform(key_start, (num_episodes,)) < start_share
+    return RollIn(policies, jnp.where(at_start, 0, length))
+
+
+def mixed_log_prob(log_prob: jax.Array, random_log_prob: jax.Array, epsilon: jax.Array | float) -> jax.Array:
+    """Log-density of acting by the policy with probability 1 - epsilon and uniformly otherwise."""
+    return jnp.logaddexp(jnp.log1p(-epsilon) + log_prob, jnp.log(epsilon) + random_log_prob)

@@ -1,0 +1,41 @@
+"""Environments: the protocol, the environments of the library, and how to name and check them.
+
+Gymnasium is not imported here; `pcpg.envs.gymnasium_bridge` is the way to it.
+"""
+
+from pcpg.envs.chain import Chain
+from pcpg.envs.contract import ContractError, check_environment
+from pcpg.envs.deep_sea import DeepSea
+from pcpg.envs.lock import CombinationLock
+from pcpg.envs.options import InvalidOption
+from pcpg.envs.protocol import CellGrid, Environment, Step
+from pcpg.envs.registry import EnvironmentSpec, UnknownEnvironment, make, register, spec
+from pcpg.envs.spaces import Box, Discrete, Image, Space, flat_size
+from pcpg.envs.tabular import Tabular, TabularModel, occupancy, optimal_value, policy_value
+
+__all__ = [
+    "Box",
+    "CellGrid",
+    "Chain",
+    "CombinationLock",
+    "ContractError",
+    "DeepSea",
+    "Discrete",
+    "Environment",
+    "EnvironmentSpec",
+    "Image",
+    "InvalidOption",
+    "Space",
+    "Step",
+    "Tabular",
+    "TabularModel",
+    "UnknownEnvironment",
+    "check_environment",
+    "flat_size",
+    "make",
+    "occupancy",
+    "optimal_value",
+    "policy_value",
+    "register",
+    "spec",
+]

@@ -1,0 +1,269 @@
+"""The contract of an environment, as a check that anybody can run on theirs.
+
+    from pcpg.envs import check_environment
+    check_environment(MyEnvironment())
+
+It plays random actions and raises ContractError at the first thing that would go wrong inside a compiled
+program, or go wrong silently: a state that changes its type, a result that depends on more than its
+arguments, an episode that never ends, a last observation that is lost.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from pcpg.envs.protocol import Environment, Step
+from pcpg.envs.spaces import Box, Discrete, Image, Space
+
+AnyEnvironment = Environment[Any, Any]
+REPEATED = 20  # decisions that are played again, side by side
+WEAK = "*"
+
+
+class ContractError(AssertionError):
+    """An environment does not do what the protocol says."""
+
+
+class _Round(NamedTuple):
+    """All that one key, state and action give: the same decision by `transition` and by `step`."""
+
+    moved: Step[Any]
+    restarted: tuple[jax.Array, Any]  # what `reset` gives with the second half of the key
+    stepped: Step[Any]
+    cell: jax.Array
+
+
+def check_environment(env: AnyEnvironment, *, seed: int = 0, num_steps: int = 200) -> None:
+    """Return nothing if the environment keeps the contract; raise ContractError with what is wrong if not.
+
+    It plays `num_steps` decisions, or one whole episode where `max_steps` is more.
+    """
+    try:
+        _check_definition(env)
+        params = _check_instance(env, seed)
+        _check_types(env, params, seed)
+        _check_rounds(env, params, seed, max(num_steps, env.max_steps))
+    except ContractError as error:
+        raise ContractError(f"{type(env).__name__}: {error}") from error.__cause__
+
+
+def _require(condition: object, message: str) -> None:
+    if not condition:
+        raise ContractError(message)
+
+
+def _check_definition(env: AnyEnvironment) -> None:
+    """Options are constants of a compiled program, so they must be frozen and hashable."""
+    settings = getattr(env, "__dataclass_params__", None)
+    frozen = settings is not None and settings.frozen
+    _require(frozen, "must be a frozen dataclass: add @dataclasses.dataclass(frozen=True)")
+    try:
+        hash(env)
+    except TypeError as error:
+        raise ContractError(f"must be hashable, every option of it too ({error})") from error
+    twin = dataclasses.replace(env)  # pyright: ignore[reportArgumentType]
+    _require(env == twin and hash(env) == hash(twin), "two copies with the same options must be equal")
+    for name in ("observation_space", "action_space"):
+        space = getattr(env, name)
+        _require(isinstance(space, Space), f"{name} must be Discrete, Box or Image, got {space!r}")
+    _require(not isinstance(env.action_space, Image), "action_space cannot be Image")
+    steps = env.max_steps
+    whole = isinstance(steps, int) and not isinstance(steps, bool) and steps >= 1
+    _require(whole, f"max_steps must be an integer of at least 1, got {steps!r}")
+
+
+def _check_instance(env: AnyEnvironment, seed: int) -> Any:
+    """The parameters travel between host, programs and files, and seeds are stacked along a leading axis."""
+    params, again, other = env.instance(seed), env.instance(seed), env.instance(seed + 1)
+    for leaf in jax.tree.leaves(params):
+        array = isinstance(leaf, (np.ndarray, np.generic, jax.Array))
+        _require(array, f"instance(seed) must hold arrays only, got {leaf!r} ({type(leaf).__name__})")
+        finite = not np.issubdtype(leaf.dtype, np.floating) or bool(np.all(np.isfinite(leaf)))
+        _require(finite, "instance(seed) holds a number that is not finite")
+    same_types = _types(params) == _types(other)
+    _require(same_types, "instance(seed) must have the same structure, shapes and dtypes for every seed")
+    _require(
+        _same(params, again), "instance(seed) gives two results for one seed: draw from default_rng(seed)"
+    )
+    return params
+
+
+def _check_types(env: AnyEnvironment, params: Any, seed: int) -> None:
+    """Structures, shapes and dtypes are fixed by the trace of a function: one trace checks every step."""
+    key, action = jax.random.key(seed), _sample(env.action_space, np.random.default_rng(seed))
+    started = _traced("reset", env.reset, key, params)
+    _require(isinstance(started, tuple) and len(started) == 2, "reset must return (observation, state)")
+    observation, state = started
+    _check_observation_type(env.observation_space, observation, "reset")
+    _require(WEAK not in _types(state), "reset: the state is weakly typed: give its dtypes when it is made")
+    for name, function in (("transition", env.transition), ("step", env.step)):
+        moved = _traced(name, function, key, state, action, params)
+        _require(isinstance(moved, Step), f"{name} must return a Step, got {type(moved).__name__}")
+        _check_observation_type(env.observation_space, moved.observation, name)
+        before, after = _types(state), _types(moved.state)
+        changed = f"the state changes its structure, shapes or dtypes in {name}: {before} became {after}"
+        _require(before == after, changed)
+        for field, dtype in (("reward", np.float32), ("terminated", np.bool_), ("truncated", np.bool_)):
+            value = getattr(moved, field)
+            right = getattr(value, "shape", None) == () and value.dtype == dtype
+            _require(right, f"{name}: {field} must be a {np.dtype(dtype)} scalar, got {value}")
+        _require(isinstance(moved.info, dict), f"{name}: info must be a dictionary, got {moved.info!r}")
+        kept = name == "transition" or "final_observation" in moved.info
+        _require(kept, 'step must keep the true last observation in info["final_observation"]')
+    if env.cells is not None:
+        cell = _traced("cell", env.cell, state)
+        integer = getattr(cell, "shape", None) == () and cell.dtype == np.int32
+        _require(integer, f"cell must return an int32 scalar, got {cell}")
+
+
+def _check_observation_type(space: Space, observation: Any, source: str) -> None:
+    right = getattr(observation, "shape", None) == space.shape and observation.dtype == space.dtype
+    _require(right, f"{source}: the observation must be {space.dtype}{list(space.shape)}, got {observation}")
+    # What is weakly typed loses that when it is saved and loaded, and costs a second compilation.
+    weak = getattr(observation, "weak_type", False)
+    _require(not weak, f"{source}: the observation is weakly typed: give its dtype when it is made")
+
+
+def _check_rounds(env: AnyEnvironment, params: Any, seed: int, num_steps: int) -> None:
+    """Play `num_steps` random decisions, the first ones again side by side, and check what came out."""
+    rng = np.random.default_rng(seed)
+    # Keys travel as plain numbers here: each is used several times, on purpose.
+    keys = np.asarray(jax.random.key_data(jax.random.split(jax.random.key(seed), num_steps + 1)))
+    start, play = jax.jit(_starter(env)), jax.jit(_player(env))
+    observation, state, cell = start(keys[-1], params)
+    inputs, rounds = [], []
+    for key in keys[:-1]:
+        inputs.append((key, state, _sample(env.action_space, rng)))
+        rounds.append(play(*inputs[-1], params))
+        state = rounds[-1].stepped.state
+    _check_repeated(env, params, inputs[:REPEATED], rounds[:REPEATED])
+    _check_place(env, observation, cell, "reset")
+    age = 0
+    for number, result in enumerate(rounds):
+        ended = bool(result.moved.terminated) or bool(result.moved.truncated)
+        _check_round(env, result, ended, f"step {number}")
+        age = 0 if ended else age + 1
+        _require(age < env.max_steps, f"the episode goes on after max_steps={env.max_steps} decisions")
+
+
+def _starter(env: AnyEnvironment) -> Callable[..., tuple[jax.Array, Any, jax.Array]]:
+    def start(data: jax.Array, params: Any) -> tuple[jax.Array, Any, jax.Array]:
+        observation, state = env.reset(jax.random.wrap_key_data(data), params)
+        return observation, state, _cell(env, state)
+
+    return start
+
+
+def _player(env: AnyEnvironment) -> Callable[..., _Round]:
+    """The round of an environment as a new function, so that it is traced anew."""
+
+    def play(data: jax.Array, state: Any, action: jax.Array, params: Any) -> _Round:
+        key_move, key_reset = jax.random.split(jax.random.wrap_key_data(data))
+        moved = env.transition(key_move, state, action, params)
+        stepped = env.step(jax.random.wrap_key_data(data), state, action, params)
+        return _Round(moved, env.reset(key_reset, params), stepped, _cell(env, moved.state))
+
+    return play
+
+
+def _cell(env: AnyEnvironment, state: Any) -> jax.Array:
+    return jnp.array(-1) if env.cells is None else env.cell(state)
+
+
+def _check_repeated(env: AnyEnvironment, params: Any, inputs: list[tuple], rounds: list[_Round]) -> None:
+    """Many environments side by side must give what each gives alone.
+
+    A second trace also finds what the first one has frozen: a draw from NumPy, a clock, a counter. Only where
+    the results differ, a third one tells which of the two it was.
+    """
+    alone = jax.tree.map(_stacked, *rounds)
+    axes = (0, 0, 0, None)
+    try:
+        together = jax.jit(jax.vmap(_player(env), axes))(*jax.tree.map(_stacked, *inputs), params)
+    except Exception as error:
+        raise ContractError(f"cannot be vectorised by jax.vmap: {error}") from error
+    for name, field in (("reset", "restarted"), ("transition", "moved")):
+        if not _same(getattr(alone, field), getattr(together, field)):
+            play = jax.jit(_player(env))
+            again = jax.tree.map(_stacked, *[play(*given, params) for given in inputs])
+            pure = _same(getattr(alone, field), getattr(again, field))
+            _require(pure, f"{name} gives two results for the same key and arguments")
+            raise ContractError(f"{name} under jax.vmap gives other results than alone")
+
+
+def _check_round(env: AnyEnvironment, result: _Round, ended: bool, at: str) -> None:
+    moved, restarted, stepped, cell = result
+    _check_place(env, moved.observation, cell, at)
+    _require(np.isfinite(moved.reward), f"{at}: the reward is not finite: {moved.reward}")
+    kept = _same(stepped.info["final_observation"], moved.observation)
+    _require(kept, f'{at}: info["final_observation"] of step is not the observation of transition')
+    agree = _same(stepped[2:5], moved[2:5])
+    _require(agree, f"{at}: step and transition differ in reward, terminated or truncated")
+    expected = restarted if ended else (moved.observation, moved.state)
+    continued = _same((stepped.observation, stepped.state), expected)
+    _require(continued, f"{at}: step must go on from reset after an end, from transition otherwise")
+
+
+def _check_place(env: AnyEnvironment, observation: jax.Array, cell: jax.Array, at: str) -> None:
+    values, space = np.asarray(observation), env.observation_space
+    finite = values.dtype.kind != "f" or bool(np.all(np.isfinite(values)))
+    _require(finite, f"{at}: the observation is not finite: {values}")
+    _require(space.contains(values), f"{at}: the observation is not in {space}: {values}")
+    if env.cells is not None:
+        size = env.cells.size
+        _require(-1 <= int(cell) < size, f"{at}: cell must be -1 or one of the {size} cells, got {cell}")
+
+
+def _traced(name: str, function: Callable[..., Any], *arguments: Any) -> Any:
+    """The types of the results of a function; what cannot be traced cannot be compiled."""
+    try:
+        return jax.eval_shape(lambda *values: function(*values), *arguments)
+    except Exception as error:
+        raise ContractError(f"{name} cannot be compiled by jax.jit: {error}") from error
+
+
+def _sample(space: Space, rng: np.random.Generator) -> np.ndarray:
+    """A random element of an action space."""
+    if isinstance(space, Discrete):
+        return np.asarray(rng.integers(space.n), np.int32)
+    assert isinstance(space, Box)
+    bounded = np.isfinite(space.low) and np.isfinite(space.high)
+    values = rng.uniform(space.low, space.high, space.shape) if bounded else rng.normal(size=space.shape)
+    return np.clip(values, space.low, space.high).astype(np.float32)
+
+
+def _types(tree: Any) -> str:
+    """Structure, shapes and dtypes of a pytree as text; a weak dtype is marked."""
+
+    def text(leaf: Any) -> str:
+        return f"{leaf.dtype}{list(leaf.shape)}{WEAK if getattr(leaf, 'weak_type', False) else ''}"
+
+    return str(jax.tree.map(text, tree))
+
+
+def _numbers(leaf: Any) -> np.ndarray:
+    is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+    return np.asarray(jax.random.key_data(leaf) if is_key else leaf)
+
+
+def _stacked(*leaves: Any) -> Any:
+    rows = np.stack([_numbers(leaf) for leaf in leaves])
+    is_key = jnp.issubdtype(leaves[0].dtype, jax.dtypes.prng_key)
+    return jax.random.wrap_key_data(jnp.asarray(rows)) if is_key else rows
+
+
+def _same(left: Any, right: Any) -> bool:
+    """Whether two pytrees agree; in real numbers up to rounding, which differs between programs."""
+
+    def agree(a: Any, b: Any) -> bool:
+        a, b = _numbers(a), _numbers(b)
+        if a.shape != b.shape or a.dtype != b.dtype:
+            return False
+        return np.allclose(a, b, 1e-4, 1e-6, True) if a.dtype.kind == "f" else np.array_equal(a, b)
+
+    same_structure = jax.tree.structure(left) == jax.tree.structure(right)
+    return same_structure and jax.tree.all(jax.tree.map(agree, left, right))

@@ -1,0 +1,155 @@
+"""The functional environments as Gymnasium environments, for everybody's Python loops.
+
+    import gymnasium
+    import pcpg.envs.gymnasium_bridge  # registers "pcpg/CombinationLock-v0" and the others
+
+    env = gymnasium.make("pcpg/CombinationLock-v0", horizon=5, instance_seed=3)
+
+Since Gymnasium 1.0 there are no plug-in entry points: a package registers its environments on import.
+Without the import, name the module in the id: "pcpg.envs.gymnasium_bridge:pcpg/CombinationLock-v0".
+"""
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from pcpg.envs import registry
+from pcpg.envs.protocol import Environment
+from pcpg.envs.spaces import Box, Discrete, Space
+
+NAMESPACE = "pcpg"
+AnyEnvironment = Environment[Any, Any]
+
+
+class _Moved(NamedTuple):
+    """What comes out of a compiled move: few arrays, since handing one over costs as much as the move."""
+
+    key: jax.Array  # key data of the next key, so that no key is split or wrapped in Python
+    state: Any
+    observation: jax.Array
+    outcome: jax.Array  # float32[3]: reward, terminated, truncated
+    info: dict[str, Any]
+
+
+class _Programs(NamedTuple):
+    """The compiled moves of an environment."""
+
+    reset: Callable[[jax.Array, Any], tuple[jax.Array, Any, jax.Array]]
+    step: Callable[[jax.Array, Any, Any, Any], _Moved]
+
+
+@functools.lru_cache(maxsize=256)
+def _programs(env: AnyEnvironment) -> _Programs:
+    """The compiled moves of an environment: one compilation for all instances with the same options."""
+
+    def reset(data: jax.Array, params: Any) -> tuple[jax.Array, Any, jax.Array]:
+        key, key_reset = jax.random.split(jax.random.wrap_key_data(data))
+        observation, state = env.reset(key_reset, params)
+        return jax.random.key_data(key), state, observation
+
+    def step(data: jax.Array, state: Any, action: jax.Array, params: Any) -> _Moved:
+        key, key_move = jax.random.split(jax.random.wrap_key_data(data))
+        moved = env.transition(key_move, state, action, params)
+        outcome = jnp.stack([moved.reward, moved.terminated, moved.truncated]).astype(jnp.float32)
+        return _Moved(jax.random.key_data(key), moved.state, moved.observation, outcome, moved.info)
+
+    return _Programs(jax.jit(reset), jax.jit(step))
+
+
+class FunctionalEnv(gymnasium.Env[Any, Any]):
+    """A functional environment behind the interface of Gymnasium: NumPy in, NumPy out, state inside.
+
+    `reset(seed=s)` sets the key to `jax.random.key(s)`. Every reset and every step replaces the key by the
+    first half of its split and uses the second, so an episode can be repeated with the functional one.
+    """
+
+    metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012 (declared so by Gymnasium)
+
+    def __init__(self, env: AnyEnvironment, *, instance_seed: int = 0) -> None:
+        self.functional = env
+        self.observation_space = to_gymnasium_space(env.observation_space)
+        self.action_space = to_gymnasium_space(env.action_space)
+        self._programs = _programs(env)
+        # One small step at a time is faster on the host than on any accelerator.
+        self._device = jax.devices("cpu")[0]
+        self._params = jax.device_put(env.instance(instance_seed), self._device)
+        self._key: jax.Array | None = None  # key data
+        self._state: Any = None
+
+    @property
+    def params(self) -> Any:
+        """The arrays of the instance."""
+        return self._params
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """Start an episode: the first observation, and no information."""
+        super().reset(seed=seed)
+        del options
+        key = self._key
+        if seed is not None or key is None:
+            value = self.np_random.integers(2**31) if seed is None else seed
+            key = jax.device_put(jax.random.key_data(jax.random.key(int(value) % 2**32)), self._device)
+        self._key, self._state, observation = self._programs.reset(key, self._params)
+        return self._to_host(observation), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """Take one decision; after the end of an episode a reset is due."""
+        if self._state is None or self._key is None:
+            raise gymnasium.error.ResetNeeded(
+                "call reset() before step(), at the start and after every episode"
+            )
+        moved = self._programs.step(self._key, self._state, self._checked(action), self._params)
+        reward, terminated, truncated = np.asarray(moved.outcome).tolist()
+        self._key, self._state = moved.key, None if terminated or truncated else moved.state
+        info = jax.tree.map(np.array, moved.info) if moved.info else {}
+        return self._to_host(moved.observation), reward, bool(terminated), bool(truncated), info
+
+    def _checked(self, action: Any) -> np.ndarray:
+        """The action as an array of the space; a real one may lie out of bounds, as is the custom there."""
+        space = self.functional.action_space
+        value = np.asarray(action)
+        if isinstance(space, Discrete):
+            if not space.contains(value):
+                raise ValueError(f"action must be an integer from 0 to {space.n - 1}, got {action!r}")
+            return value.astype(np.int32)
+        if value.shape != space.shape:
+            raise ValueError(f"action must have shape {space.shape}, got {value.shape}")
+        return value.astype(np.float32)
+
+    def _to_host(self, observation: jax.Array) -> Any:
+        """A copy that the user may write to; the view that JAX gives is read-only."""
+        if isinstance(self.functional.observation_space, Discrete):
+            return np.int64(observation)
+        return np.array(observation)
+
+
+def to_gymnasium_space(space: Space) -> gymnasium.Space[Any]:
+    """The Gymnasium space with the same elements."""
+    if isinstance(space, Discrete):
+        return gymnasium.spaces.Discrete(space.n)
+    if isinstance(space, Box):
+        return gymnasium.spaces.Box(space.low, space.high, space.shape, np.float32)
+    return gymnasium.spaces.Box(0, 255, space.shape, np.uint8)
+
+
+def make_functional(env_id: str, *, instance_seed: int = 0, **options: Any) -> FunctionalEnv:
+    """The Gymnasium form of a registered environment; what `gymnasium.make` calls."""
+    return FunctionalEnv(registry.make(env_id, **options), instance_seed=instance_seed)
+
+
+def register_all() -> None:
+    """Register every environment of the registry with Gymnasium, as "pcpg/<id>"; those known already stay."""
+    for spec in registry.spec():
+        name = f"{NAMESPACE}/{spec.id}"
+        if name not in gymnasium.registry:
+            gymnasium.register(name, f"{__name__}:{make_functional.__name__}", kwargs={"env_id": spec.id})
+
+
+register_all()

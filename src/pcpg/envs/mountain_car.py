@@ -1,0 +1,120 @@
+"""MountainCarContinuous-v0 of Gymnasium as a pure function, in float32.
+
+A car in a valley, too weak to drive straight up, must swing to reach the flag on the right. Observation:
+position and velocity. Action: a force, of which the engine uses what lies in [-1, 1]; the reward charges
+0.1 force^2 a step for the force asked for, as Gymnasium does, and gives 100 at the flag, where the episode
+terminates.
+"""
+
+import dataclasses
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from pcpg.envs.options import require_int
+from pcpg.envs.protocol import CellGrid, Environment, Step
+from pcpg.envs.spaces import Box
+
+MIN_POSITION, MAX_POSITION = -1.2, 0.6
+MAX_SPEED = 0.07
+GOAL_POSITION = 0.45
+POWER = 0.0015
+GRAVITY = 0.0025
+FULL_EPISODE = 999  # the time limit under which Gymnasium registers the environment
+CELLS = 20  # rows and columns of the grid of visits
+
+
+class MountainCarParams(NamedTuple):
+    """The interval from which the first position is drawn."""
+
+    start: np.ndarray | jax.Array  # float32[2]
+
+
+class MountainCarState(NamedTuple):
+    """The car and how many moves it has made."""
+
+    position: jax.Array  # float32
+    velocity: jax.Array  # float32
+    time: jax.Array  # int32
+
+
+@dataclasses.dataclass(frozen=True)
+class MountainCarContinuous(Environment[MountainCarParams, MountainCarState]):
+    """The continuous mountain car with a time limit of `steps`."""
+
+    steps: int = 200
+    """Moves after which an episode is truncated; Gymnasium's own limit is 999."""
+
+    def __post_init__(self) -> None:
+        require_int("steps", self.steps, minimum=1)
+
+    @property
+    def observation_space(self) -> Box:
+        return Box(MIN_POSITION, MAX_POSITION, (2,))
+
+    @property
+    def action_space(self) -> Box:
+        return Box(-1.0, 1.0, (1,))
+
+    @property
+    def max_steps(self) -> int:
+        return self.steps
+
+    def instance(self, seed: int) -> MountainCarParams:
+        """The start interval, the same for every seed."""
+        del seed
+        return MountainCarParams(start=np.asarray([-0.6, -0.4], np.float32))
+
+    def reset(self, key: jax.Array, params: MountainCarParams) -> tuple[jax.Array, MountainCarState]:
+        position = jax.random.uniform(key, (), jnp.float32, params.start[0], params.start[1])
+        state = MountainCarState(position, jnp.zeros((), jnp.float32), jnp.zeros((), jnp.int32))
+        return observe(state), state
+
+    def transition(
+        self, key: jax.Array, state: MountainCarState, action: jax.Array, params: MountainCarParams
+    ) -> Step[MountainCarState]:
+        del key, params  # moves are deterministic
+        force = jnp.clip(action[0], -1.0, 1.0)
+        velocity = state.velocity + (force * POWER - GRAVITY * jnp.cos(3 * state.position))
+        velocity = jnp.clip(velocity, -MAX_SPEED, MAX_SPEED)
+        position = jnp.clip(state.position + velocity, MIN_POSITION, MAX_POSITION)
+        velocity = jnp.where((position == MIN_POSITION) & (velocity < 0), 0.0, velocity)
+        terminated = (position >= GOAL_POSITION) & (velocity >= 0)
+        moved = MountainCarState(position, velocity, state.time + 1)
+        return Step(
+            observation=observe(moved),
+            state=moved,
+            reward=jnp.where(terminated, 100.0, 0.0) - 0.1 * action[0] ** 2,
+            terminated=terminated,
+            truncated=(moved.time >= self.steps) & ~terminated,
+            info={},
+        )
+
+    @property
+    def cells(self) -> CellGrid:
+        positions = np.linspace(MIN_POSITION, MAX_POSITION, CELLS + 1)[:-1]
+        velocities = np.linspace(-MAX_SPEED, MAX_SPEED, CELLS + 1)[:-1]
+        return CellGrid(
+            panels=("velocity by position",),
+            rows=tuple(f"{v:+.3f}" for v in velocities),
+            columns=tuple(f"{p:+.2f}" for p in positions),
+        )
+
+    def cell(self, state: MountainCarState) -> jax.Array:
+        column = (state.position - MIN_POSITION) / (MAX_POSITION - MIN_POSITION)
+        row = (state.velocity + MAX_SPEED) / (2 * MAX_SPEED)
+        row, column = (jnp.clip((x * CELLS).astype(jnp.int32), 0, CELLS - 1) for x in (row, column))
+        return row * CELLS + column
+
+    def examples(self, rng: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarray]:
+        """Observations [count, 2] and actions [count, 1] drawn evenly over all there are."""
+        high = np.asarray([MAX_POSITION, MAX_SPEED])
+        observations = rng.uniform((MIN_POSITION, -MAX_SPEED), high, (count, 2))
+        return observations.astype(np.float32), rng.uniform(-1, 1, (count, 1)).astype(np.float32)
+
+
+def observe(state: MountainCarState) -> jax.Array:
+    """Position and velocity, float32 [2]."""
+    return jnp.stack([state.position, state.velocity])

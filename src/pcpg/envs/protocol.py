@@ -1,0 +1,121 @@
+"""The environment protocol: pure functions of a key, a state, an action and the instance's parameters.
+
+An environment is a frozen (hashable) dataclass of its options, so that compiled programs can take it as a
+constant. What is drawn once per instance (the combination of a lock, the walls of a maze) is a pytree of
+arrays, `params`, made outside the compiled program by `instance(seed)`.
+
+    params            = env.instance(seed)
+    observation, state = env.reset(key, params)
+    step              = env.step(key, state, action, params)
+
+`transition` moves once and never resets; `step` is `transition` followed by a reset where the episode ended,
+and keeps the true last observation in `info["final_observation"]`. `terminated` (the task ended) and
+`truncated` (a time limit) are never merged. `check_environment` checks all of this on any environment.
+"""
+
+import abc
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import jax
+import jax.numpy as jnp
+
+from pcpg.envs.spaces import Space
+
+Params = TypeVar("Params")
+State = TypeVar("State")
+
+
+class Step(NamedTuple, Generic[State]):
+    """What one move of the environment gives back."""
+
+    observation: jax.Array
+    state: State
+    reward: jax.Array  # float32 scalar
+    terminated: jax.Array  # bool scalar
+    truncated: jax.Array  # bool scalar
+    info: dict[str, Any]
+
+
+class CellGrid(NamedTuple):
+    """How the cells of an environment are laid out when visits are drawn: panels of rows x columns."""
+
+    panels: tuple[str, ...]
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        return len(self.panels), len(self.rows), len(self.columns)
+
+    @property
+    def size(self) -> int:
+        panels, rows, columns = self.shape
+        return panels * rows * columns
+
+
+class Environment(abc.ABC, Generic[Params, State]):
+    """Base of the functional environments; subclasses are frozen dataclasses."""
+
+    @property
+    @abc.abstractmethod
+    def observation_space(self) -> Space: ...
+
+    @property
+    @abc.abstractmethod
+    def action_space(self) -> Space: ...
+
+    @property
+    @abc.abstractmethod
+    def max_steps(self) -> int:
+        """The most decisions an episode can have."""
+
+    @abc.abstractmethod
+    def instance(self, seed: int) -> Params:
+        """The arrays of the instance with this seed, drawn on the host with NumPy."""
+
+    @abc.abstractmethod
+    def reset(self, key: jax.Array, params: Params) -> tuple[jax.Array, State]:
+        """Start an episode: the first observation and state."""
+
+    @abc.abstractmethod
+    def transition(self, key: jax.Array, state: State, action: jax.Array, params: Params) -> Step[State]:
+        """Move once, without any reset; `observation` belongs to the new state, the last one included."""
+
+    def step(self, key: jax.Array, state: State, action: jax.Array, params: Params) -> Step[State]:
+        """Move once and start anew where the episode ended; `info["final_observation"]` is the true last one.
+
+        The key is split in two: the first half moves, the second resets, so a step can be repeated by hand.
+        """
+        key_move, key_reset = jax.random.split(key)
+        moved = self.transition(key_move, state, action, params)
+        first_observation, first_state = self.reset(key_reset, params)
+        done = moved.terminated | moved.truncated
+        new_state = jax.tree.map(lambda a, b: jnp.where(done, a, b), first_state, moved.state)
+        observation = jnp.where(done, first_observation, moved.observation)
+        info = moved.info | {"final_observation": moved.observation}
+        return moved._replace(observation=observation, state=new_state, info=info)
+
+    # Optional: which cell of a grid a state lies in. Used to count and draw visits, never to learn.
+
+    @property
+    def cells(self) -> CellGrid | None:
+        """The grid in which visits are counted and drawn, or None."""
+        return None
+
+    def cell(self, state: State) -> jax.Array:
+        """Index of the state's cell in the flattened grid (int32), or -1 for a state that lies in none.
+
+        Visits with -1 are not counted: a start outside the grid, or the state after the last decision.
+        Only where `cells` is not None.
+        """
+        raise TypeError(f"{type(self).__name__} has no cells")
+
+    @property
+    def num_cells(self) -> int:
+        """How many cells there are, 0 where visits are not counted."""
+        return 0 if self.cells is None else self.cells.size
+
+    @property
+    def solved_return(self) -> float | None:
+        """The mean return from which on the task counts as solved, where there is such a number."""
+        return None

@@ -1,0 +1,86 @@
+"""Spaces: what an observation or an action looks like."""
+
+import dataclasses
+import math
+
+import numpy as np
+
+
+@dataclasses.dataclass(frozen=True)
+class Discrete:
+    """The integers 0 .. n-1, as int32 scalars."""
+
+    n: int
+
+    def __post_init__(self) -> None:
+        if self.n < 1:
+            raise ValueError(f"Discrete space needs at least one element, got n={self.n}")
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return ()
+
+    @property
+    def dtype(self) -> np.dtype:
+        return np.dtype(np.int32)
+
+    def contains(self, value: object) -> bool:
+        """Whether `value` is one of the integers of the space."""
+        array = np.asarray(value)
+        return array.shape == () and array.dtype.kind in "iu" and 0 <= int(array) < self.n
+
+
+@dataclasses.dataclass(frozen=True)
+class Box:
+    """Float32 arrays of one shape, every entry between `low` and `high`."""
+
+    low: float
+    high: float
+    shape: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        if not self.low < self.high:
+            raise ValueError(f"Box space needs low < high, got low={self.low}, high={self.high}")
+
+    @property
+    def dtype(self) -> np.dtype:
+        return np.dtype(np.float32)
+
+    def contains(self, value: object) -> bool:
+        """Whether `value` has the shape of the space and lies within its bounds."""
+        array = np.asarray(value)
+        return (
+            array.shape == self.shape
+            and array.dtype.kind == "f"
+            and bool(np.all((array >= self.low) & (array <= self.high)))
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Image:
+    """Unsigned bytes of shape (height, width, channels)."""
+
+    height: int
+    width: int
+    channels: int
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (self.height, self.width, self.channels)
+
+    @property
+    def dtype(self) -> np.dtype:
+        return np.dtype(np.uint8)
+
+    def contains(self, value: object) -> bool:
+        """Whether `value` is a byte image of the size of the space."""
+        array = np.asarray(value)
+        return array.shape == self.shape and array.dtype == np.uint8
+
+
+Space = Discrete | Box | Image
+
+
+def flat_size(space: Space) -> int:
+    """Number of entries of one element; a discrete element counts as its one-hot vector."""
+    return space.n if isinstance(space, Discrete) else math.prod(space.shape)

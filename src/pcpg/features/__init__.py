@@ -1,0 +1,54 @@
+"""Feature maps phi(s, a), by name: `make_features("fourier", env, seed, num_features=32)`."""
+
+import inspect
+from collections.abc import Callable, Collection
+from typing import Any
+
+import numpy as np
+
+from pcpg.envs.options import InvalidOption, nearest
+from pcpg.envs.protocol import Environment
+from pcpg.features.aggregation import Aggregation, aggregation
+from pcpg.features.base import FeatureMap
+from pcpg.features.fourier import RandomFourier, fourier
+from pcpg.features.identity import Identity, identity
+from pcpg.features.one_hot import OneHot, one_hot
+from pcpg.features.random_network import RandomConv, RandomMLP, random_conv, random_mlp
+
+FEATURES: dict[str, Callable[..., FeatureMap]] = {
+    "identity": identity,
+    "one-hot": one_hot,
+    "aggregation": aggregation,
+    "fourier": fourier,
+    "random-conv": random_conv,
+    "random-mlp": random_mlp,
+}
+
+__all__ = [
+    "FEATURES",
+    "Aggregation",
+    "FeatureMap",
+    "Identity",
+    "OneHot",
+    "RandomConv",
+    "RandomFourier",
+    "RandomMLP",
+    "make_features",
+]
+
+
+def make_features(name: str, env: Environment[Any, Any], seed: int, **options: Any) -> FeatureMap:
+    """The feature map of this name for an environment; the same seed and options give the same map."""
+    _check("features", name, FEATURES)
+    build = FEATURES[name]
+    known = [p.name for p in inspect.signature(build).parameters.values() if p.kind is p.KEYWORD_ONLY]
+    for option in options:
+        _check(f"option of {name} features", option, known)
+    return build(env, np.random.default_rng(seed), **options)
+
+
+def _check(what: str, name: str, known: Collection[str]) -> None:
+    if name not in known:
+        hint = nearest(name, known)
+        listing = f"did you mean {hint!r}? Valid are: {', '.join(known)}" if hint else "there are none"
+        raise InvalidOption(f"unknown {what} {name!r}; {listing}")

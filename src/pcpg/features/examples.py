@@ -1,0 +1,81 @@
+"""Sample pairs of an environment, from which feature maps take the scale of their inputs."""
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from pcpg.envs.protocol import Environment
+from pcpg.envs.spaces import Discrete, Image, Space
+from pcpg.features.base import Array, Inputs, input_size
+
+Pairs = tuple[Array, Array]  # observations [n, ...], actions [n, ...]
+
+
+def examples(env: Environment[Any, Any], rng: np.random.Generator, count: int) -> Pairs:
+    """About `count` pairs: drawn evenly by the environment where it knows how, else met in random play."""
+    # Random play sees little of an environment that is hard to explore, so features scaled by it saturate far
+    # from the start; an environment that knows its bounds says so by a method `examples(rng, count)`.
+    own = getattr(env, "examples", None)
+    return own(rng, count) if own is not None else random_play(env, rng, count)
+
+
+def random_play(
+    env: Environment[Any, Any], rng: np.random.Generator, count: int, num_envs: int = 16
+) -> Pairs:
+    """Pairs met by uniformly random actions in the first instance, at least `count` of them."""
+    params = env.instance(0)
+    key = jax.random.key(int(rng.integers(2**31)))
+
+    @jax.jit
+    def play(key: jax.Array) -> Pairs:
+        key_reset, key_play = jax.random.split(key)
+        first = jax.vmap(env.reset, (0, None))(jax.random.split(key_reset, num_envs), params)
+
+        def move(carry: tuple[jax.Array, Any], key: jax.Array) -> tuple[tuple[jax.Array, Any], Pairs]:
+            observations, states = carry
+            key_act, key_move = jax.random.split(key)
+            actions = random_actions(key_act, env.action_space, num_envs)
+            keys = jax.random.split(key_move, num_envs)
+            step = jax.vmap(env.step, (0, 0, 0, None))(keys, states, actions, params)
+            return (step.observation, step.state), (observations, actions)
+
+        return jax.lax.scan(move, first, jax.random.split(key_play, math.ceil(count / num_envs)))[1]
+
+    observations, actions = (np.asarray(x) for x in play(key))
+    return observations.reshape(-1, *observations.shape[2:]), actions.reshape(-1, *actions.shape[2:])
+
+
+def random_actions(key: jax.Array, space: Space, count: int) -> jax.Array:
+    """Uniform actions [count, ...]; standard normal ones where the space is unbounded."""
+    if isinstance(space, Image):
+        raise ValueError("an action cannot be an image")
+    if isinstance(space, Discrete):
+        return jax.random.randint(key, (count,), 0, space.n, jnp.int32)
+    shape = (count, *space.shape)
+    if math.isinf(space.high - space.low):
+        return jnp.clip(jax.random.normal(key, shape), space.low, space.high)
+    return jax.random.uniform(key, shape, jnp.float32, space.low, space.high)
+
+
+def fit_inputs(env: Environment[Any, Any], pairs: Pairs, *, with_actions: bool) -> tuple[Inputs, np.ndarray]:
+    """Inputs with mean 0 and deviation 1 over the pairs, and the pairs' input vectors [n, size]."""
+    observation_space, action_space = env.observation_space, env.action_space if with_actions else None
+    observations, actions = (np.asarray(x) for x in pairs)
+    expected = (*env.observation_space.shape,), (*env.action_space.shape,)
+    if (observations.shape[1:], actions.shape[1:]) != expected or len(observations) != len(actions):
+        raise ValueError(
+            f"pairs have shapes {observations.shape} and {actions.shape}; expected (n, ...) of {expected[0]} "
+            f"and {expected[1]}"
+        )
+    size = input_size(observation_space, action_space)
+    raw = Inputs(np.zeros(size, np.float32), np.ones(size, np.float32), observation_space, action_space)
+    vectors = np.asarray(jax.jit(jax.vmap(raw))(observations, actions), np.float64)
+    if not np.isfinite(vectors).all():
+        raise ValueError("pairs must be finite")
+    mean, std = vectors.mean(axis=0), vectors.std(axis=0)
+    std = np.where(std > 1e-6, std, 1.0)  # an entry that never changes is left alone
+    inputs = Inputs(mean.astype(np.float32), std.astype(np.float32), observation_space, action_space)
+    return inputs, (vectors - mean) / std

@@ -1,0 +1,128 @@
+"""Random networks as kernels: fixed weights, outputs of norm one.
+
+The convolutional one is the paper's kernel for the maze: the body of the policy network as initialised. It
+has no biases, which start at zero there.
+"""
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from pcpg.envs.protocol import Environment
+from pcpg.envs.spaces import Image
+from pcpg.features.base import Array, FeatureMap, Inputs
+from pcpg.features.examples import Pairs, examples, fit_inputs
+
+HIGHEST = jax.lax.Precision.HIGHEST
+
+
+class RandomConv(FeatureMap):
+    """phi(s, a) = unit vector along f(s), f two 3 x 3 convolutions with stride 2 and a linear layer."""
+
+    kernels: tuple[Array, ...]  # [3, 3, inputs, outputs] each
+    dense: Array  # [units, dim]
+    divisor: float = eqx.field(static=True)  # the features have norm 1 / divisor
+
+    @property
+    def dim(self) -> int:
+        return self.dense.shape[-1]
+
+    def __call__(self, observation: jax.Array, action: jax.Array) -> jax.Array:
+        return self.batch(observation[None], action[None])[0]
+
+    def batch(self, observations: jax.Array, actions: jax.Array) -> jax.Array:
+        del actions  # the paper's kernel for images looks at the state only
+        x = observations.astype(jnp.float32) / 255.0
+        for kernel in self.kernels:
+            # SAME: without padding a stride of 2 leaves the last rows and columns of some sizes unseen (of a
+            # 10 x 10 image, rows 7 to 9), and their states would have equal features.
+            layout = ("NHWC", "HWIO", "NHWC")
+            x = jax.lax.conv_general_dilated(
+                x, jnp.asarray(kernel), (2, 2), "SAME", dimension_numbers=layout, precision=HIGHEST
+            )
+            x = jax.nn.relu(x)
+        x = jnp.matmul(x.reshape(x.shape[0], -1), self.dense, precision=HIGHEST)
+        return unit(x) / self.divisor
+
+
+class RandomMLP(FeatureMap):
+    """phi(s, a) = unit vector along f(s) or f(s, a), f a network with ReLU between its layers."""
+
+    inputs: Inputs
+    weights: tuple[Array, ...]  # [inputs, outputs] each
+    biases: tuple[Array, ...]  # [outputs] each
+    divisor: float = eqx.field(static=True)  # the features have norm 1 / divisor
+
+    @property
+    def dim(self) -> int:
+        return self.biases[-1].shape[-1]
+
+    def __call__(self, observation: jax.Array, action: jax.Array) -> jax.Array:
+        x = self.inputs(observation, action)
+        for layer, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
+            x = jax.nn.relu(x) if layer > 0 else x
+            x = jnp.matmul(x, weight, precision=HIGHEST) + bias
+        return unit(x) / self.divisor
+
+
+def unit(x: jax.Array) -> jax.Array:
+    """x divided by its norm along the last axis; a zero vector stays zero."""
+    return x / jnp.maximum(jnp.linalg.norm(x, axis=-1, keepdims=True), 1e-8)
+
+
+def random_conv(
+    env: Environment[Any, Any],
+    rng: np.random.Generator,
+    *,
+    num_features: int = 512,
+    num_kernels: Sequence[int] = (32, 64),
+    divisor: float = 1.0,
+) -> RandomConv:
+    """A random convolutional network for image observations."""
+    space = env.observation_space
+    if not isinstance(space, Image):
+        raise ValueError(
+            f"random-conv features need image observations, got {space}; random-mlp takes vectors"
+        )
+    height, width, channels = space.shape
+    kernels = []
+    for outputs in num_kernels:
+        kernels.append(orthogonal(rng, (3, 3, channels, outputs)))
+        height, width, channels = math.ceil(height / 2), math.ceil(width / 2), outputs
+    dense = orthogonal(rng, (height * width * channels, num_features))
+    return RandomConv(tuple(kernels), dense, divisor)
+
+
+def random_mlp(
+    env: Environment[Any, Any],
+    rng: np.random.Generator,
+    *,
+    num_features: int = 64,
+    hidden: Sequence[int] = (64,),
+    with_actions: bool = True,
+    divisor: float = 1.0,
+    pairs: Pairs | None = None,
+) -> RandomMLP:
+    """A small random network for vectors, its inputs scaled by the pairs (given, or drawn here)."""
+    pairs = examples(env, rng, 1000) if pairs is None else pairs
+    inputs, vectors = fit_inputs(env, pairs, with_actions=with_actions)
+    sizes = (vectors.shape[1], *hidden, num_features)
+    weights = tuple(orthogonal(rng, shape) for shape in itertools.pairwise(sizes))
+    # Without biases the outputs for x and 2 x would lie on one ray, and be equal once normalised.
+    biases = tuple(rng.uniform(-1, 1, size).astype(np.float32) for size in sizes[1:])
+    return RandomMLP(inputs, weights, biases, divisor)
+
+
+def orthogonal(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+    """Weights whose matrix [inputs, outputs] has orthogonal columns or rows of norm sqrt(2), for ReLU."""
+    rows, columns = math.prod(shape[:-1]), shape[-1]
+    q, r = np.linalg.qr(rng.standard_normal((max(rows, columns), min(rows, columns))))
+    q = q * np.sign(np.diag(r))  # makes the factorisation unique, so that q is uniformly distributed
+    matrix = q if rows >= columns else q.T
+    return (math.sqrt(2) * matrix).reshape(shape).astype(np.float32)

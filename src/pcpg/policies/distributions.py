@@ -1,0 +1,109 @@
+"""Action distributions as one argument: categorical for discrete actions, diagonal Gaussian for boxes.
+
+A distribution is a bundle of pure functions of the network's outputs; the last axis of `outputs` is the
+parameter axis, everything before it is batch.
+"""
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from pcpg.envs.spaces import Box, Discrete, Space
+
+LOG_SQRT_2_PI = 0.5 * math.log(2 * math.pi)
+
+
+class Distribution(NamedTuple):
+    """The functions that an algorithm needs of a family of action distributions."""
+
+    sample: Callable[[jax.Array, jax.Array], jax.Array]  # (key, outputs) -> actions
+    mode: Callable[[jax.Array], jax.Array]  # outputs -> actions
+    log_prob: Callable[[jax.Array, jax.Array], jax.Array]  # (outputs, actions) -> log density
+    entropy: Callable[[jax.Array], jax.Array]  # outputs -> nats
+    random: Callable[[jax.Array, tuple[int, ...]], jax.Array]  # (key, batch shape) -> uniform actions
+    random_log_prob: Callable[[jax.Array], jax.Array]  # actions -> log density of `random`
+    to_env: Callable[[jax.Array], jax.Array]  # actions -> what the environment and the features see
+
+
+def for_space(space: Space) -> Distribution:
+    """The distribution that fits an action space."""
+    if isinstance(space, Discrete):
+        return categorical(space.n)
+    if isinstance(space, Box):
+        return gaussian(space)
+    raise ValueError(f"actions must be Discrete or Box, got {space}")
+
+
+def num_outputs(space: Space) -> int:
+    """How many outputs the last layer of a policy has: logits, or means."""
+    return space.n if isinstance(space, Discrete) else math.prod(space.shape)
+
+
+def categorical(n: int) -> Distribution:
+    """Softmax over n actions."""
+
+    def sample(key: jax.Array, outputs: jax.Array) -> jax.Array:
+        # Inverse transform: one uniform number a decision, where the Gumbel trick needs n.
+        weights = jnp.exp(outputs - jnp.max(outputs, axis=-1, keepdims=True))
+        cumulative = jnp.cumsum(weights, axis=-1)
+        point = jax.random.uniform(key, (*outputs.shape[:-1], 1)) * cumulative[..., -1:]
+        # Ends at n - 2 at most before the clip in exact arithmetic; the clip guards the rounding of the sum.
+        return jnp.minimum(jnp.sum(point >= cumulative, axis=-1), n - 1).astype(jnp.int32)
+
+    def log_prob(outputs: jax.Array, actions: jax.Array) -> jax.Array:
+        # A comparison instead of a gather: its gradient is then no scatter, which is slow on every device.
+        chosen = actions[..., None] == jnp.arange(n)
+        return jnp.sum(jnp.where(chosen, jax.nn.log_softmax(outputs), 0.0), axis=-1)
+
+    def entropy(outputs: jax.Array) -> jax.Array:
+        log_p = jax.nn.log_softmax(outputs)
+        return -jnp.sum(jnp.exp(log_p) * log_p, axis=-1)
+
+    return Distribution(
+        sample=sample,
+        mode=lambda outputs: jnp.argmax(outputs, axis=-1).astype(jnp.int32),
+        log_prob=log_prob,
+        entropy=entropy,
+        random=lambda key, shape: jax.random.randint(key, shape, 0, n, dtype=jnp.int32),
+        random_log_prob=lambda actions: jnp.full(actions.shape, -math.log(n), jnp.float32),
+        to_env=lambda actions: actions,
+    )
+
+
+def gaussian(space: Box) -> Distribution:
+    """Independent normals; `outputs` holds the means, then the logarithms of the standard deviations."""
+    if len(space.shape) != 1:
+        raise ValueError(f"continuous actions must be vectors, got shape {space.shape}")
+    (size,) = space.shape
+
+    def sample(key: jax.Array, outputs: jax.Array) -> jax.Array:
+        mean, log_std = jnp.split(outputs, 2, axis=-1)
+        return mean + jnp.exp(log_std) * jax.random.normal(key, mean.shape)
+
+    def log_prob(outputs: jax.Array, actions: jax.Array) -> jax.Array:
+        mean, log_std = jnp.split(outputs, 2, axis=-1)
+        z = (actions - mean) * jnp.exp(-log_std)
+        return jnp.sum(-0.5 * z**2 - log_std - LOG_SQRT_2_PI, axis=-1)
+
+    def entropy(outputs: jax.Array) -> jax.Array:
+        _, log_std = jnp.split(outputs, 2, axis=-1)
+        return jnp.sum(log_std + 0.5 + LOG_SQRT_2_PI, axis=-1)
+
+    def random_log_prob(actions: jax.Array) -> jax.Array:
+        inside = jnp.all((actions >= space.low) & (actions <= space.high), axis=-1)
+        return jnp.where(inside, -size * math.log(space.high - space.low), -jnp.inf)
+
+    return Distribution(
+        sample=sample,
+        mode=lambda outputs: jnp.split(outputs, 2, axis=-1)[0],
+        log_prob=log_prob,
+        entropy=entropy,
+        random=lambda key, shape: jax.random.uniform(
+            key, (*shape, size), minval=space.low, maxval=space.high
+        ),
+        random_log_prob=random_log_prob,
+        to_env=lambda actions: jnp.clip(actions, space.low, space.high),
+    )

@@ -1,0 +1,142 @@
+"""Actor-critic networks of the paper: two hidden layers of 64 ReLU units, or two convolutions for images.
+
+A network is one Equinox module whose leaves are all arrays, so a cover of policies is the same module with
+one more axis in front of every leaf. Weights are drawn on the host: no compilation before the first program.
+"""
+
+import math
+from collections.abc import Sequence
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from pcpg.envs.spaces import Discrete, Image, Space
+from pcpg.policies.distributions import num_outputs
+
+
+class Linear(eqx.Module):
+    """An affine map of the last axis."""
+
+    weight: jax.Array  # [inputs, outputs]
+    bias: jax.Array  # [outputs]
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        return x @ self.weight + self.bias
+
+
+class Conv(eqx.Module):
+    """A 3 x 3 convolution with stride 2 over (batch, height, width, channels), padded to see the whole image."""
+
+    weight: jax.Array  # [3, 3, inputs, outputs]
+    bias: jax.Array  # [outputs]
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        out = jax.lax.conv_general_dilated(
+            x, self.weight, (2, 2), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
+        )
+        return out + self.bias
+
+
+class Body(eqx.Module):
+    """Layers with a ReLU after each: observations [..., shape] to hidden units [..., width]."""
+
+    layers: tuple[Linear | Conv, ...]
+
+    def __call__(self, observations: jax.Array) -> jax.Array:
+        x = observations
+        if isinstance(self.layers[0], Conv):
+            batch = x.shape[:-3]
+            x = x.reshape(-1, *x.shape[-3:]).astype(jnp.float32) / 255.0
+            for layer in self.layers:
+                if isinstance(layer, Linear):
+                    x = x.reshape(x.shape[0], -1)
+                x = jax.nn.relu(layer(x))
+            return x.reshape(*batch, -1)
+        for layer in self.layers:
+            x = jax.nn.relu(layer(x))
+        return x
+
+
+class ActorCritic(eqx.Module):
+    """Policy and value network, with one body or two; `log_std` is there for Gaussian policies only."""
+
+    actor_body: Body
+    critic_body: Body | None  # None: the actor's body serves both
+    actor_head: Linear
+    critic_head: Linear
+    log_std: jax.Array | None
+
+    def outputs(self, observations: jax.Array) -> jax.Array:
+        """Parameters of the action distribution, [..., outputs]."""
+        return self._head(self.actor_body(observations))
+
+    def value(self, observations: jax.Array) -> jax.Array:
+        """Value estimates, [...]."""
+        body = self.actor_body if self.critic_body is None else self.critic_body
+        return self.critic_head(body(observations))[..., 0]
+
+    def outputs_and_value(self, observations: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Both at once; a shared body is evaluated once."""
+        hidden = self.actor_body(observations)
+        hidden_critic = hidden if self.critic_body is None else self.critic_body(observations)
+        return self._head(hidden), self.critic_head(hidden_critic)[..., 0]
+
+    def _head(self, hidden: jax.Array) -> jax.Array:
+        outputs = self.actor_head(hidden)
+        if self.log_std is None:
+            return outputs
+        return jnp.concatenate([outputs, jnp.broadcast_to(self.log_std, outputs.shape)], axis=-1)
+
+
+def orthogonal(rng: np.random.Generator, shape: Sequence[int], gain: float) -> np.ndarray:
+    """Orthogonal weights; the last axis is the output, all others together the input."""
+    rows, columns = math.prod(shape[:-1]), shape[-1]
+    normal = rng.standard_normal((max(rows, columns), min(rows, columns)))
+    q, r = np.linalg.qr(normal)
+    q *= np.sign(np.diag(r))  # makes the factor unique, hence uniformly distributed
+    q = q if rows >= columns else q.T
+    return (gain * q).reshape(shape).astype(np.float32)
+
+
+def init_body(rng: np.random.Generator, observation_space: Space, hidden: Sequence[int]) -> Body:
+    """Hidden layers that fit the observations: convolutions and one layer for images, else plain layers."""
+    gain = math.sqrt(2.0)
+    if isinstance(observation_space, Discrete):
+        raise ValueError("discrete observations must be one-hot encoded by the environment")
+    layers: list[Linear | Conv] = []
+    if isinstance(observation_space, Image):
+        height, width, channels = observation_space.shape
+        for kernels in (32, 64):
+            weight = orthogonal(rng, (3, 3, channels, kernels), gain)
+            layers.append(Conv(weight, np.zeros(kernels, np.float32)))
+            height, width, channels = -(-height // 2), -(-width // 2), kernels
+        size = height * width * channels
+    else:
+        size = math.prod(observation_space.shape)
+    for units in hidden:
+        layers.append(Linear(orthogonal(rng, (size, units), gain), np.zeros(units, np.float32)))
+        size = units
+    return Body(tuple(layers))
+
+
+def init_actor_critic(
+    rng: np.random.Generator,
+    observation_space: Space,
+    action_space: Space,
+    *,
+    hidden: Sequence[int],
+    shared_body: bool,
+) -> ActorCritic:
+    """A fresh network; the small gain of the actor's head makes the first policy nearly uniform."""
+    actor_body = init_body(rng, observation_space, hidden)
+    critic_body = None if shared_body else init_body(rng, observation_space, hidden)
+    outputs = num_outputs(action_space)
+    return ActorCritic(
+        actor_body,
+        critic_body,
+        Linear(orthogonal(rng, (hidden[-1], outputs), 0.01), np.zeros(outputs, np.float32)),
+        Linear(orthogonal(rng, (hidden[-1], 1), 1.0), np.zeros(1, np.float32)),
+        None if isinstance(action_space, Discrete) else np.zeros(outputs, np.float32),
+    )

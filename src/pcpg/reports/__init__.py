@@ -1,0 +1,1 @@
+"""Statistics, figures and pages; reads run folders only and imports no algorithm."""

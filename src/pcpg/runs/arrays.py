@@ -1,0 +1,150 @@
+"""Arrays in one safetensors file, bit for bit, and trees as flat names and back."""
+
+import difflib
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
+
+from pcpg.runs.disk import read_file, write_file
+from pcpg.runs.errors import BadValue, DamagedFile, DoesNotFit
+
+Tree = TypeVar("Tree")
+
+# bfloat16 is left out on purpose: safetensors writes it from numpy but cannot read it back into numpy.
+DTYPES = (
+    *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+    *("float16", "float32", "float64"),
+)
+
+
+def write_arrays(path: Path | str, arrays: Mapping[str, np.ndarray]) -> str:
+    """Puts `arrays` at `path`, whole or not at all, and returns the sha256 of the file."""
+    data = encode_arrays(arrays)
+    write_file(Path(path), data)
+    return hashlib.sha256(data).hexdigest()
+
+
+def read_arrays(path: Path | str, sha256: str | None = None) -> dict[str, np.ndarray]:
+    """The arrays at `path` in order of name; with `sha256`, only if not one byte has changed."""
+    path = Path(path)
+    data = read_file(path)
+    found = hashlib.sha256(data).hexdigest()
+    if sha256 is not None and found != sha256:
+        cause = _why_cut(data) or f"altered: its sha256 is {found}, expected {sha256}"
+        raise DamagedFile(path, cause)
+    try:
+        return dict(sorted(load(data).items()))
+    except (SafetensorError, KeyError, ValueError, TypeError) as error:
+        raise DamagedFile(
+            path, _why_cut(data) or f"not a safetensors file of numpy arrays: {error}"
+        ) from error
+
+
+def encode_arrays(arrays: Mapping[str, np.ndarray]) -> bytes:
+    """The bytes of the file of `arrays`, the same for the same content in any order."""
+    # No metadata: with it, the same content gives different bytes from one call to the next.
+    return save({name: _storable(name, array) for name, array in arrays.items()})
+
+
+def flatten(tree: Any) -> dict[str, np.ndarray]:
+    """The leaves of `tree` as numpy arrays under the names of their places, such as `.layers[0].weight`."""
+    arrays: dict[str, np.ndarray] = {}
+    for name, leaf in _named_leaves(tree):
+        if getattr(leaf, "weak_type", False):
+            # Restored it would be strongly typed: other promotions, so another program and other results.
+            raise BadValue(f"{name} is weakly typed: give it a dtype, as in jnp.asarray(x, jnp.float32)")
+        arrays[name] = np.asarray(leaf)
+    return arrays
+
+
+def unflatten(like: Tree, arrays: Mapping[str, np.ndarray]) -> Tree:
+    """A tree built as `like` (arrays or shapes with dtypes), with the numpy arrays of `arrays` as leaves."""
+    import jax.tree_util as jtu
+
+    expected = dict(_named_leaves(like))
+    _check_names(expected.keys(), arrays.keys())
+    wrong = [
+        f"{name or 'the array'}: found {_kind(arrays[name])}, expected {_kind(leaf)}"
+        for name, leaf in expected.items()
+        if _kind(arrays[name]) != _kind(leaf)
+    ]
+    if wrong:
+        raise DoesNotFit("; ".join(wrong[:5]) + _and_more(len(wrong)))
+    return jtu.tree_unflatten(jtu.tree_structure(like), [arrays[name] for name in expected])
+
+
+def _named_leaves(tree: Any) -> list[tuple[str, Any]]:
+    # Here and not above: whoever only reads the files of a run, such as a report, need not wait for JAX.
+    import jax.tree_util as jtu
+
+    leaves = [(jtu.keystr(path), leaf) for path, leaf in jtu.tree_flatten_with_path(tree)[0]]
+    seen: set[str] = set()
+    for name, leaf in leaves:
+        if name in seen:
+            raise BadValue(f"{name} is the name of two entries")
+        seen.add(name)
+        if not hasattr(leaf, "shape") or not hasattr(leaf, "dtype"):
+            raise BadValue(
+                f"{name} is of type {type(leaf).__name__}, not an array: make it one with a dtype, "
+                "or keep it out of the tree, as in equinox.filter(tree, equinox.is_array)"
+            )
+        # The dtypes of JAX that numpy does not know are those of typed keys.
+        if not isinstance(leaf.dtype, np.dtype):
+            raise BadValue(f"{name} is a typed random key ({leaf.dtype}): store the seed it comes from")
+    return leaves
+
+
+def _storable(name: str, value: Any) -> np.ndarray:
+    if not isinstance(name, str) or name == "__metadata__":
+        raise BadValue(f"{name!r} cannot be the name of an array")
+    if not isinstance(value, np.ndarray | np.generic) or isinstance(value, np.ma.MaskedArray):
+        raise BadValue(f"{name} is of type {type(value).__name__}, expected a numpy array")
+    if value.dtype.name not in DTYPES:
+        raise BadValue(f"{name} has dtype {value.dtype}, expected one of {', '.join(DTYPES)}")
+    # safetensors reads the memory of an array without a look at its strides. Not ascontiguousarray: it turns
+    # shape () into (1,).
+    return np.asarray(value, dtype=value.dtype.newbyteorder("<"), order="C")
+
+
+def _why_cut(data: bytes) -> str | None:
+    """Says that `data` ends before its own header says it should, or None."""
+    if len(data) < 8:
+        return f"cut short: {len(data)} bytes" if data else "empty"
+    start = 8 + int.from_bytes(data[:8], "little")
+    if start > len(data):
+        # No more than a guess, but other files do not start with a small number and a brace.
+        return f"cut short: {len(data)} bytes, inside its header" if data[8:9] in (b"{", b"") else None
+    try:
+        header = json.loads(data[8:start])
+        length = start + max((entry["data_offsets"][1] for entry in header.values()), default=0)
+        return f"cut short: {len(data)} of {length} bytes" if len(data) < length else None
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError):
+        return None
+
+
+def _check_names(expected: Iterable[str], found: Iterable[str]) -> None:
+    missing, extra = sorted(set(expected) - set(found)), sorted(set(found) - set(expected))
+    problems = []
+    if missing:
+        problems.append(f"missing: {', '.join(missing[:5])}{_and_more(len(missing))}")
+    if extra:
+        problems.append(f"not expected: {', '.join(extra[:5])}{_and_more(len(extra))}")
+    near = difflib.get_close_matches(missing[0], extra, n=1) if missing else []
+    if near:
+        problems.append(f"{near[0]} was found where {missing[0]} was expected")
+    if problems:
+        raise DoesNotFit("; ".join(problems))
+
+
+def _kind(array: Any) -> str:
+    return f"{np.dtype(array.dtype).name}{list(array.shape)}"
+
+
+def _and_more(count: int) -> str:
+    return f" and {count - 5} more" if count > 5 else ""

@@ -1,0 +1,158 @@
+"""Checkpoints: step-numbered folders that are whole or not there, the last few kept."""
+
+import contextlib
+import dataclasses
+import hashlib
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pcpg.runs.arrays import encode_arrays, read_arrays
+from pcpg.runs.disk import make_folder, remove_leftovers, sync_folder, temporary_name, write_file, writing
+from pcpg.runs.documents import plain, read_json, write_json
+from pcpg.runs.errors import BadValue, DamagedFile, DiskFull, RunError
+
+ARRAYS = "arrays.safetensors"
+STATE = "state.json"
+
+
+class Skipped(NamedTuple):
+    """A damaged checkpoint that was passed over, and why."""
+
+    step: int
+    reason: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Checkpoint:
+    """What was saved at `step`, the versions that saved it, and the newer damaged ones passed over."""
+
+    step: int
+    arrays: dict[str, np.ndarray]
+    state: dict[str, Any]
+    versions: dict[str, str]
+    skipped: tuple[Skipped, ...] = ()
+
+
+def save(
+    root: Path | str, step: int, arrays: Mapping[str, np.ndarray], state: Mapping[str, Any], keep: int = 2
+) -> Path:
+    """Makes a checkpoint the newest under `root`, removes all but the last `keep`, and returns its folder.
+
+    Only for whoever holds the lock of the run. Checkpoints of later steps are removed as well: a run that
+    went back to an earlier step has left them behind.
+    """
+    root = Path(root)
+    if not isinstance(step, int) or isinstance(step, bool) or step < 0:
+        raise BadValue(f"the step of a checkpoint is {step!r}: expected an integer of at least 0")
+    if keep < 1:
+        raise BadValue(f"keep is {keep}: at least one checkpoint must stay")
+    target = root / f"{step:06d}"
+    # Before anything is written: what cannot be stored is refused with the disk as it was.
+    data, host_state = encode_arrays(arrays), plain(state, "state")
+    try:
+        with writing(target):
+            make_folder(root)
+            remove_leftovers(root)
+            _write(target, step, data, host_state)
+            _keep_last(root, step, keep)
+    except DiskFull as error:
+        # Named as it would have been: nobody knows the name it has while it is written aside.
+        inside = error.path.parent == temporary_name(target)
+        raise DiskFull(target / error.path.name if inside else error.path, _what_stays(root)) from error
+    return target
+
+
+def load(root: Path | str, step: int) -> Checkpoint:
+    """The checkpoint of `step`, or an error that names the file and the cause."""
+    folder = Path(root) / f"{step:06d}"
+    if not folder.is_dir():
+        there = ", ".join(str(other) for other in steps(root)) or "none"
+        raise DamagedFile(folder, f"there is no checkpoint of step {step}; there are: {there}")
+    content, versions = read_json(folder / STATE)
+    if content.get("step") != step:
+        raise DamagedFile(folder / STATE, f"belongs to step {content.get('step')}, not to {step}")
+    arrays = read_arrays(folder / ARRAYS, content["arrays_sha256"])
+    return Checkpoint(step, arrays, content["state"], versions)
+
+
+def load_latest(root: Path | str) -> Checkpoint | None:
+    """The newest whole checkpoint, with the damaged ones passed over; None if there never was one.
+
+    A checkpoint in another format is an error, and so is a folder where every checkpoint is damaged: to start
+    again from nothing is for the user to decide.
+    """
+    skipped: list[Skipped] = []
+    for step in reversed(steps(root)):
+        try:
+            return dataclasses.replace(load(root, step), skipped=tuple(skipped))
+        except DamagedFile as error:
+            skipped.append(Skipped(step, str(error)))
+    if skipped:
+        reasons = "; ".join(reason for _, reason in skipped)
+        raise DamagedFile(root, f"no checkpoint is whole ({reasons})")
+    return None
+
+
+def steps(root: Path | str) -> list[int]:
+    """The steps that have a checkpoint under `root`, whole or not, in order."""
+    root = Path(root)
+    names = [path.name for path in root.iterdir() if path.is_dir()] if root.is_dir() else []
+    return sorted(int(name) for name in names if name.isdecimal() and name == f"{int(name):06d}")
+
+
+def _write(target: Path, step: int, data: bytes, state: dict[str, Any]) -> None:
+    aside = temporary_name(target)
+    try:
+        aside.mkdir()
+        write_file(aside / ARRAYS, data)
+        sha256 = hashlib.sha256(data).hexdigest()
+        write_json(aside / STATE, {"step": step, "arrays_sha256": sha256, "state": state})
+        if not _is_same(target, aside):
+            # A folder cannot be renamed onto another. Only a damaged one, or one of a future left behind, is
+            # ever here: between the two renames the one before it is the newest.
+            _remove(target)
+            os.rename(aside, target)
+            sync_folder(target.parent)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def _is_same(target: Path, aside: Path) -> bool:
+    """Whether a whole checkpoint with the same content is there already: the seals decide."""
+    try:
+        load(target.parent, int(target.name))
+    except RunError:
+        return False
+    return (target / STATE).read_bytes() == (aside / STATE).read_bytes()
+
+
+def _keep_last(root: Path, step: int, keep: int) -> None:
+    earlier = [other for other in steps(root) if other <= step]
+    for other in steps(root):
+        if other not in earlier[-keep:]:
+            _remove(root / f"{other:06d}")
+
+
+def _remove(folder: Path) -> None:
+    if not folder.exists():
+        return
+    # Renamed first: a removal that is killed halfway must not look like a damaged checkpoint.
+    aside = temporary_name(folder.with_name(f"old-{folder.name}"))
+    os.rename(folder, aside)
+    shutil.rmtree(aside)
+
+
+def _what_stays(root: Path) -> str:
+    with contextlib.suppress(RunError, OSError):
+        latest = load_latest(root)
+        return (
+            "there was no checkpoint before"
+            if latest is None
+            else f"the last good checkpoint {latest.step} stays"
+        )
+    return "no good checkpoint was there before"

@@ -1,0 +1,133 @@
+"""JSON files that notice when they were cut or altered, and say which versions wrote them."""
+
+import functools
+import hashlib
+import importlib.metadata
+import json
+import math
+import platform
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pcpg.runs.disk import read_file, write_file
+from pcpg.runs.errors import BadValue, DamagedFile, OtherVersion
+
+FORMAT_VERSION = 1
+"""Goes up when a run folder of the old kind can no longer be read; the seal must stay as it is, or an older
+library takes a newer file for a damaged one."""
+
+
+class Document(NamedTuple):
+    """What a JSON file holds, and the versions that wrote it."""
+
+    content: dict[str, Any]
+    versions: dict[str, str]
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Puts `content` at `path` with the format version, the library versions and a seal over all of it."""
+    body = {"format_version": FORMAT_VERSION, "content": plain(content, "content"), "versions": versions()}
+    write_file(path, _encode({**body, "sha256": _seal(body)}))
+
+
+def read_json(path: Path) -> Document:
+    """The document at `path`, or an error that names the file and what is wrong with it."""
+    data = read_file(path)
+    try:
+        document = parse_object(data)
+    except ValueError as error:
+        raise DamagedFile(path, _why_unreadable(data, error)) from error
+    body = {name: value for name, value in document.items() if name != "sha256"}
+    version = document.get("format_version")
+    if document.get("sha256") != _seal(body) or _encode(document) != data:
+        other = (
+            "" if version == FORMAT_VERSION else f" (it says format version {version}, not {FORMAT_VERSION})"
+        )
+        raise DamagedFile(path, f"altered since it was written: its sha256 does not match{other}")
+    if version != FORMAT_VERSION:
+        raise OtherVersion(path, version, FORMAT_VERSION)
+    return Document(document["content"], document["versions"])
+
+
+def plain(value: Any, where: str) -> Any:
+    """`value` as JSON can hold it exactly, or `BadValue` naming the place: NaN and infinity are refused."""
+    if isinstance(value, np.generic | np.ndarray):
+        value = value.tolist()
+    if value is None or isinstance(value, bool | str):
+        return value
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise BadValue(f"{where} is {value}: only finite numbers can be stored")
+        return float(value)
+    if isinstance(value, list | tuple):
+        return [plain(item, f"{where}[{index}]") for index, item in enumerate(value)]
+    if isinstance(value, Mapping):
+        for name in value:
+            if not isinstance(name, str):
+                raise BadValue(f"{where} has the key {name!r}: keys must be strings")
+        return {name: plain(item, f"{where}.{name}") for name, item in value.items()}
+    raise BadValue(
+        f"{where} is of type {type(value).__name__}: expected None, bool, int, float, str, "
+        "a list or a dict of them, or a numpy array"
+    )
+
+
+def parse_object(data: bytes) -> dict[str, Any]:
+    """The JSON object in `data`, or `ValueError`: anything else, NaN and infinity included."""
+    try:
+        value = json.loads(data.decode("ascii"), parse_constant=_refuse_constant, parse_float=_finite)
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+    if not isinstance(value, dict):
+        raise ValueError(f"holds a {type(value).__name__}, not an object")
+    return value
+
+
+@functools.cache
+def _version(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def versions() -> dict[str, str]:
+    """The versions of what computes a run, and the platform: what bit-equality depends on."""
+    packages = ("pcpg", "jax", "jaxlib", "equinox", "optax", "numpy")
+    return {
+        "python": platform.python_version(),
+        **{package: _version(package) for package in packages},
+        "platform": f"{platform.system()}-{platform.machine()}",
+    }
+
+
+def _encode(document: dict[str, Any]) -> bytes:
+    return (json.dumps(document, indent=2, allow_nan=False) + "\n").encode("ascii")
+
+
+def _seal(body: dict[str, Any]) -> str:
+    return hashlib.sha256(_encode(body)).hexdigest()
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text} is too large a number")
+    return value
+
+
+def _refuse_constant(text: str) -> float:
+    raise ValueError(f"{text} is not JSON")
+
+
+def _why_unreadable(data: bytes, error: ValueError) -> str:
+    if not data:
+        return "empty"
+    if data.startswith(b"{") and not data.endswith(b"}\n"):
+        return f"cut short after {len(data)} bytes"
+    return f"not a JSON file of a run: {error}"

@@ -1,0 +1,71 @@
+"""What can go wrong with the files of a run, said so that a user can act on it."""
+
+from pathlib import Path
+
+
+class RunError(Exception):
+    """A run cannot be written, read or used as asked; the message says which file and why."""
+
+
+class BadValue(RunError):
+    """A value that the files of a run cannot hold exactly."""
+
+
+class DoesNotFit(RunError):
+    """Stored arrays that differ in names, shapes or dtypes from the tree they should fill."""
+
+
+class FolderTaken(RunError):
+    """A folder that already holds something else."""
+
+
+class FolderInUse(RunError):
+    """A run folder that another process is training into."""
+
+
+class NotARun(RunError):
+    """A path that is not a run folder."""
+
+
+# The errors below keep their arguments apart and make the message in __str__: an exception crosses process
+# boundaries by its `args`, and one that only keeps the finished message cannot be rebuilt on the other side.
+
+
+class DamagedFile(RunError):
+    """A file that is missing, cut short, altered, or not what its name says."""
+
+    def __init__(self, path: Path | str, cause: str) -> None:
+        super().__init__(str(path), cause)
+        self.path = Path(path)
+        self.cause = cause
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.cause}"
+
+
+class OtherVersion(RunError):
+    """A whole file in a format that this version of the library does not read."""
+
+    def __init__(self, path: Path | str, found: object, expected: int) -> None:
+        super().__init__(str(path), found, expected)
+        self.path = Path(path)
+        self.found = found
+        self.expected = expected
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path}: written in format version {self.found}, "
+            f"this version of pcpg reads format version {self.expected}"
+        )
+
+
+class DiskFull(RunError):
+    """No space left for a file; what was there before is untouched."""
+
+    def __init__(self, path: Path | str, stays: str = "nothing already written is lost") -> None:
+        super().__init__(str(path), stays)
+        self.path = Path(path)
+        self.stays = stays
+
+    def __str__(self) -> str:
+        return f"disk full while writing {self.path}; {self.stays}"

@@ -1,0 +1,90 @@
+"""Reports of a run, one JSON object per line, in order of step."""
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from pcpg.runs.disk import append, read_file, sync_file, sync_folder, truncate
+from pcpg.runs.documents import parse_object, plain
+from pcpg.runs.errors import BadValue, DamagedFile
+
+
+class Logger(Protocol):
+    """Whoever takes reports."""
+
+    def write(self, record: Mapping[str, Any]) -> None:
+        """Takes one report."""
+        ...
+
+
+class JsonLines:
+    """A logger that appends to a file; each report has a `step` (as checkpoints have) that never falls."""
+
+    def __init__(self, path: Path | str) -> None:
+        """Opens or makes the file; the half of a line that a killed writer left is dropped."""
+        self.path = Path(path)
+        append(self.path, b"")
+        sync_folder(self.path.parent)
+        data = read_file(self.path)
+        self._last_step = 0
+        for _, record in _whole_lines(self.path, data):
+            self._last_step = record["step"]
+        whole = data.rfind(b"\n") + 1
+        if whole < len(data):
+            truncate(self.path, whole)
+
+    def write(self, record: Mapping[str, Any]) -> None:
+        """Appends one line; numbers are stored exactly, NaN and infinity are refused by name."""
+        line = plain(record, "record")
+        step = line.get("step")
+        if not _is_step(step):
+            raise BadValue(
+                f"a report for {self.path.name} has step {step!r}: expected an integer of at least 0"
+            )
+        if step < self._last_step:
+            raise BadValue(
+                f"{self.path}: a report of step {step} cannot follow one of step {self._last_step}"
+            )
+        append(self.path, json.dumps(line, allow_nan=False).encode("ascii") + b"\n")
+        self._last_step = step
+
+    def sync(self) -> None:
+        """Waits until all lines would survive a power cut; call it before the checkpoint of the same step."""
+        sync_file(self.path)
+
+    def truncate_to(self, step: int) -> None:
+        """Drops the reports of steps after `step` (-1: all); a resumed run writes them again."""
+        length, last = 0, 0
+        for end, record in _whole_lines(self.path, read_file(self.path)):
+            if record["step"] > step:
+                break
+            length, last = end, record["step"]
+        truncate(self.path, length)
+        self._last_step = last
+
+
+def read_metrics(path: Path | str) -> list[dict[str, Any]]:
+    """The reports in `path`; a last line that is still being written is left out."""
+    path = Path(path)
+    return [record for _, record in _whole_lines(path, read_file(path))]
+
+
+def _whole_lines(path: Path, data: bytes) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Each report with the position after its line."""
+    end, last = 0, 0
+    for number, line in enumerate(data.split(b"\n")[:-1], start=1):
+        end += len(line) + 1
+        try:
+            record = parse_object(line)
+        except ValueError as error:
+            raise DamagedFile(path, f"line {number} is damaged: {error}") from error
+        step: Any = record.get("step")
+        if not _is_step(step) or step < last:
+            raise DamagedFile(path, f"line {number} is damaged: its step is {step!r}, after step {last}")
+        last = step
+        yield end, record
+
+
+def _is_step(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0

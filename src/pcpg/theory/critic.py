@@ -1,0 +1,113 @@
+"""The critic of Algorithm 2: min over norm(theta) <= W of E_w (theta . phi - y)^2.
+
+Two solvers. `least_squares` is exact: one orthogonal factorisation of the root-weighted features for each set of
+weights (which span many decades, so normal equations would lose the small ones), then one product for each target,
+and a scalar equation where the norm constraint binds. `projected_sgd` is the averaged projected SGD of the paper's
+dimension-free lemma, over a batch of independent repetitions at once.
+
+Among minimisers the one of least norm is returned.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import scipy.optimize
+
+from pcpg.theory.mdp import Array
+from pcpg.theory.samplers import Index
+
+RANK_CUTOFF = 1e-12  # singular values below this share of the largest are rounding, not data
+
+
+class Factor(NamedTuple):
+    """The root-weighted features X = sqrt(w) phi = U diag(singular) V', ready for many targets."""
+
+    root: Array  # [SA] sqrt of the weights
+    singular: Array  # [k]
+    left: Array | Index  # U [SA, k], or the label of each pair where the features are a partition
+    right: Array | None  # V' [k, d], or None: the identity
+
+
+def partition_labels(phi: Array) -> Index | None:
+    """Return the label of each pair if phi is one-hot (tabular, aggregation), else None."""
+    flat = phi.reshape(-1, phi.shape[-1])
+    labels = flat.argmax(1)
+    one_hot = (np.count_nonzero(flat, axis=1) == 1).all() and (
+        flat[np.arange(len(flat)), labels] == 1.0
+    ).all()
+    return labels if one_hot else None
+
+
+def factorise(phi: Array, weights: Array, labels: Index | None = None) -> Factor:
+    """Return the factorisation of sqrt(weights) phi; pass `partition_labels(phi)` for the diagonal case."""
+    flat, w = phi.reshape(-1, phi.shape[-1]), weights.reshape(-1)
+    root = np.sqrt(w)
+    if labels is not None:
+        mass = np.bincount(labels, weights=w, minlength=flat.shape[1])
+        return Factor(root, np.sqrt(mass), labels, None)
+    rows = np.flatnonzero(root)
+    if rows.size < len(root):  # samples touch few pairs: factorise those only
+        U, singular, right = np.linalg.svd(root[rows, None] * flat[rows], full_matrices=False)
+        left = np.zeros((len(root), len(singular)))
+        left[rows] = U
+    else:
+        left, singular, right = np.linalg.svd(root[:, None] * flat, full_matrices=False)
+    return Factor(root, singular, left, right)
+
+
+def least_squares(factor: Factor, target: Array, W: float = np.inf) -> Array:
+    """Return the minimiser theta with norm(theta) <= W; the one of least norm where there are several."""
+    root, singular, left, right = factor
+    y = target.reshape(-1)
+    if right is None:
+        # For a partition, singular * (U'y) is the weighted sum of the targets of each label: no division needed yet.
+        moment = np.bincount(left, weights=root**2 * y, minlength=len(singular))
+        keep = singular > 0.0
+    else:
+        moment = singular * (left.T @ (root * y))
+        keep = singular > RANK_CUTOFF * singular.max(initial=0.0)
+    square = np.where(keep, singular**2, 1.0)
+    moment = np.where(keep, moment, 0.0)
+    solution = moment / square
+    norm = float(np.linalg.norm(solution))
+    if norm > W:
+        solution = moment / (square + _multiplier(moment, square, W))
+    return solution if right is None else solution @ right
+
+
+def _multiplier(moment: Array, square: Array, W: float) -> float:
+    """Return mu > 0 with norm(moment / (square + mu)) = W."""
+    upper = float(np.linalg.norm(moment)) / W  # there the norm is at most W, since square >= 0
+    return float(
+        scipy.optimize.brentq(
+            lambda mu: np.linalg.norm(moment / (square + mu)) - W, 0.0, upper, xtol=1e-300, rtol=1e-14
+        )
+    )
+
+
+def loss(phi: Array, weights: Array, target: Array, theta: Array) -> float:
+    """Return L(theta; w, y) = E_w (theta . phi - y)^2 (the paper's critic loss)."""
+    return float(np.sum(weights * (phi @ theta - target) ** 2))
+
+
+def lemma_step(W: float, H: float, N: int) -> float:
+    """Return the step for which the SGD lemma is true: W / ((W + H) sqrt N)."""
+    return W / ((W + H) * np.sqrt(N))
+
+
+def lemma_excess(W: float, H: float, N: int, delta: float) -> float:
+    """Return the excess loss of the SGD lemma, true form: (2 + 4 sqrt(2 ln(1/delta))) W (W + H) / sqrt N."""
+    return (2.0 + 4.0 * np.sqrt(2.0 * np.log(1.0 / delta))) * W * (W + H) / np.sqrt(N)
+
+
+def projected_sgd(x: Array, y: Array, W: float, step: float) -> Array:
+    """Return the averaged iterate of projected SGD on each repetition: x [R, N, d], y [R, N] -> theta [R, d]."""
+    repetitions, N, dim = x.shape
+    theta, total = np.zeros((repetitions, dim)), np.zeros((repetitions, dim))
+    for i in range(N):
+        total += theta
+        error = np.einsum("rd,rd->r", theta, x[:, i]) - y[:, i]
+        theta = theta - step * error[:, None] * x[:, i]
+        norm = np.linalg.norm(theta, axis=1, keepdims=True)
+        theta *= np.minimum(1.0, W / np.maximum(norm, 1e-300))
+    return total / N

@@ -1,0 +1,179 @@
+"""The MDPs that theory runs on, by name, each with features, and the raw return where the environment has one."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from pcpg.theory import exact, linear_mdp
+from pcpg.theory.mdp import Array, TabularMDP, aggregation_features, one_hot_pairs, uniform_policy
+from pcpg.theory.settings import Settings, beta_from_mass
+
+if TYPE_CHECKING:
+    from pcpg.envs.tabular import TabularModel
+
+
+class Problem(NamedTuple):
+    """An MDP with features; `raw_return` evaluates a policy in the environment's own undiscounted reward."""
+
+    name: str
+    mdp: TabularMDP
+    phi: Array
+    raw_return: Callable[[Array], float] | None = None
+    linear: linear_mdp.LinearMDP | None = None
+
+    def gap(self) -> tuple[float, float]:
+        """Return the optimal value and the value of uniform play at s0."""
+        best = float(exact.optimal_policy(self.mdp).V[self.mdp.s0])
+        return best, exact.value(self.mdp, uniform_policy(self.mdp))
+
+
+def lock(horizon: int, seed: int = 0) -> Problem:
+    """Return the lock of the theory: r' = (r + 1/H) / (5 + 1/H) on the H+1 decisions, gamma = H/(H+1)."""
+    from pcpg.envs.lock import CombinationLock  # here: environments import JAX, arrays do not
+
+    env = CombinationLock(horizon)
+    low, high = -1.0 / horizon, 5.0
+    return from_model(
+        f"lock H={horizon}",
+        env.tabular(env.instance(seed)),
+        horizon / (horizon + 1),
+        env.max_steps,
+        low,
+        high,
+    )
+
+
+def from_model(
+    name: str, model: "TabularModel", gamma: float, decisions: int, low: float, high: float
+) -> Problem:
+    """Return an enumerable environment as a problem: r' = (r - low) / (high - low) before the end and 0 after it.
+
+    Features are one-hot pairs, with ONE feature for each terminal state. Where rewards are shifted and episodes
+    end, all episodes must have the same length, or the shift would change which policy is best.
+    """
+    if not low < high:
+        raise ValueError(f"the reward range ({low}, {high}) is empty")
+    terminal = np.asarray(model.terminal)
+    if low != 0.0 and terminal.any():
+        _check_equal_lengths(name, model)
+    P, raw = np.array(model.transitions), np.array(model.rewards)
+    r = np.where(terminal[:, None], 0.0, (raw - low) / (high - low))
+    P /= P.sum(-1, keepdims=True)  # a correction of rounding only
+    mdp = TabularMDP(P, r, gamma, int(model.start), terminal=terminal)
+    labels = np.arange(r.size).reshape(r.shape)
+    labels[terminal] = labels[terminal][:, :1]
+    _, labels = np.unique(labels, return_inverse=True)
+    phi = aggregation_features(labels.reshape(r.shape))
+
+    def raw_return(pi: Array) -> float:
+        return finite_horizon_return(P, np.where(terminal[:, None], 0.0, raw), pi, decisions, mdp.s0)
+
+    return Problem(name, mdp, phi, raw_return)
+
+
+def _check_equal_lengths(name: str, model: "TabularModel") -> None:
+    """Raise a ValueError unless every reachable trajectory meets its first terminal state after equally many moves."""
+    layer = np.arange(len(model.terminal)) == model.start
+    moves = np.asarray(model.transitions).max(1) > 0.0
+    for _ in range(len(layer) + 1):
+        done = np.asarray(model.terminal)[layer]
+        if done.all():
+            return
+        if done.any():
+            break
+        layer = moves[layer].any(0)
+    raise ValueError(f"{name}: rewards can be shifted only where all episodes have the same length")
+
+
+def finite_horizon_return(P: Array, raw: Array, pi: Array, decisions: int, s0: int = 0) -> float:
+    """Return the expected undiscounted sum of raw rewards over this many decisions from s0, exactly."""
+    V = np.zeros(len(P))
+    for _ in range(decisions):
+        V = (pi * (raw + P @ V)).sum(1)
+    return float(V[s0])
+
+
+def random_linear(
+    seed: int, num_states: int = 200, num_actions: int = 5, dim: int = 10, gamma: float = 0.9
+) -> Problem:
+    """Return a random linear MDP as a problem."""
+    made = linear_mdp.random_linear_mdp(seed, num_states, num_actions, dim, gamma)
+    return Problem(f"random linear MDP d={dim} S={num_states}", made.mdp, made.phi, None, made)
+
+
+def linear_lock(seed: int, horizon: int = 6) -> Problem:
+    """Return the linear combination lock as a problem."""
+    made = linear_mdp.linear_lock(seed, horizon)
+    return Problem(f"linear lock H={horizon}", made.mdp, made.phi, None, made)
+
+
+def chain(length: int = 8) -> Problem:
+    """Return the chain with its lure, gamma = L/(L+1)."""
+    from pcpg.envs.chain import Chain
+
+    env = Chain(length, 2 * length)
+    model, gamma = env.tabular(env.instance(0)), length / (length + 1)
+    return from_model(f"chain of {length}", model, gamma, env.max_steps, 0.0, 1.0)
+
+
+def deep_sea(size: int = 8, seed: int = 0) -> Problem:
+    """Return Deep Sea, with the cost of a move right shifted into [0, 1], gamma = size/(size+1)."""
+    from pcpg.envs.deep_sea import MOVE_COST, DeepSea
+
+    env = DeepSea(size)
+    model, gamma = env.tabular(env.instance(seed)), size / (size + 1)
+    return from_model(f"deep sea of {size}", model, gamma, env.max_steps, -MOVE_COST / size, 1.0)
+
+
+def maze(size: int = 8, seed: int = 0) -> Problem:
+    """Return a small maze whose goal is the open cell that takes longest to reach, gamma by that distance."""
+    from pcpg.envs.maze import Maze
+
+    plain = Maze(size)
+    distance = plain.distances(plain.instance(seed))
+    goal = int(distance.argmax())
+    env = Maze(size, goal=(goal // size, goal % size))
+    gamma = 1.0 - 1.0 / (1.0 + float(distance.max()))
+    return from_model(f"maze of {size}", env.tabular(env.instance(seed)), gamma, env.max_steps, 0.0, 1.0)
+
+
+def tabular(name: str, mdp: TabularMDP) -> Problem:
+    """Return any tabular MDP as a problem with one-hot pairs as features."""
+    return Problem(name, mdp, one_hot_pairs(mdp))
+
+
+def lock_settings(horizon: int, mode: str) -> Settings:
+    """Return practical settings for the lock, tuned on instances with seeds of 1000 and more.
+
+    The known mass shrinks with depth: one of ten actions of one of two good states at level H gets
+    (1-gamma) gamma^H / 20 of a policy that heads for it. eta T times the least gap of values is above ten.
+    """
+    if mode == "exact":
+        return Settings(N=2 * horizon + 10, T=30, eta=20.0, beta=beta_from_mass(0.01 / (horizon + 1)))
+    if horizon <= 4:
+        return Settings(N=30, T=20, eta=10.0, M=250, K=1000, beta=beta_from_mass(0.01))
+    if horizon <= 8:
+        return Settings(N=60, T=20, eta=10.0, M=500, K=2000, beta=beta_from_mass(0.003))
+    return Settings(N=8 * horizon, T=20, eta=10.0, M=1000, K=4000, beta=beta_from_mass(0.024 / horizon))
+
+
+def linear_settings(kind: str, mode: str) -> Settings:
+    """Return practical settings for linear MDPs, "random" or "lock", tuned on seeds of 1000 and more.
+
+    A ridge of 0.001: features of a mixture have norms below one, and with lambda = 1 light ones would count as known.
+    """
+    lam = 1e-3
+    if kind == "lock":
+        return Settings(N=20, T=20, eta=10.0, lam=lam, beta=beta_from_mass(0.01, lam), M=500, K=1000)
+    N = 3 if mode == "exact" else 4
+    return Settings(
+        N=N,
+        T=50,
+        eta=3.0,
+        lam=lam,
+        beta=beta_from_mass(0.01, lam),
+        M=8000,
+        select_episodes=200,
+        final_episodes=4000,
+    )

@@ -1,0 +1,108 @@
+"""Imports go one way: cli -> experiments -> agents, theory -> learning, cover, policies, features, envs."""
+
+import ast
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[1] / "src" / "pcpg"
+FOUNDATION = {"learning", "cover", "policies", "features", "envs"}
+STORAGE = {"runs"}
+
+# What each part may import besides itself. Parts of one level may know each other, but never in a circle.
+MAY_IMPORT: dict[str, set[str]] = {
+    "envs": set(),
+    "runs": set(),
+    "features": FOUNDATION,
+    "policies": FOUNDATION,
+    "cover": FOUNDATION,
+    "learning": FOUNDATION,
+    "agents": FOUNDATION | STORAGE | {"theory"},
+    "theory": FOUNDATION | STORAGE | {"agents"},
+    "reports": STORAGE | {"envs"},
+    "experiments": FOUNDATION | STORAGE | {"agents", "theory", "reports"},
+}
+OUTSIDE_ONLY = ("gymnasium", "tyro")  # needed by the bridge and by the command line, never to train
+
+
+def part_of(module: str) -> str:
+    """`pcpg.envs.lock` belongs to `envs`; the package's own top level is `pcpg`."""
+    names = module.split(".")
+    return names[1] if len(names) > 1 else names[0]
+
+
+def module_name(path: Path) -> str:
+    """The dotted name under which a source file is imported."""
+    names = path.relative_to(SOURCE.parent).with_suffix("").parts
+    return ".".join(names[:-1] if names[-1] == "__init__" else names)
+
+
+def imported_modules(path: Path) -> Iterator[str]:
+    """Every module of the package that a file imports, at its top or inside a function."""
+    package = module_name(path).split(".")
+    if path.name != "__init__.py":
+        package = package[:-1]
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"), str(path))):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            start = package[: len(package) - node.level + 1] if node.level else []
+            base = ".".join([*start, *([node.module] if node.module else [])])
+            # `from pcpg import envs` names a part; `from pcpg.envs import lock` has named it already.
+            names = [f"{base}.{alias.name}" for alias in node.names] if base == "pcpg" else [base]
+        else:
+            continue
+        yield from (name for name in names if name.split(".")[0] == "pcpg")
+
+
+def imports_of_parts() -> dict[str, set[str]]:
+    """Which other parts each part imports."""
+    known: dict[str, set[str]] = {part: set() for part in MAY_IMPORT}
+    for part in MAY_IMPORT:
+        for path in (SOURCE / part).rglob("*.py"):
+            known[part] |= {part_of(module) for module in imported_modules(path)} - {part}
+    return known
+
+
+def modules_that_train() -> list[str]:
+    """Every module but the command line and the bridge to Gymnasium."""
+    outside = ("cli", "__main__", "gymnasium_bridge")
+    return sorted(
+        module_name(path)
+        for path in SOURCE.rglob("*.py")
+        if not set(outside) & set(path.relative_to(SOURCE).with_suffix("").parts)
+    )
+
+
+@pytest.mark.parametrize("part", sorted(MAY_IMPORT))
+def test_a_part_imports_only_what_lies_below_it(part: str) -> None:
+    forbidden = imports_of_parts()[part] - MAY_IMPORT[part]
+    assert not forbidden, f"pcpg.{part} may not import {sorted(forbidden)}"
+
+
+def test_no_two_parts_import_each_other_in_a_circle() -> None:
+    remaining = imports_of_parts()
+    while remaining:
+        leaves = {part for part, known in remaining.items() if not known & remaining.keys()}
+        assert leaves, f"a circle of imports among {sorted(remaining)}"
+        remaining = {part: known for part, known in remaining.items() if part not in leaves}
+
+
+def test_every_folder_of_the_package_has_its_place_in_the_order() -> None:
+    folders = {path.relative_to(SOURCE).parts[0] for path in SOURCE.rglob("*/*.py")}
+    assert folders <= MAY_IMPORT.keys(), f"say what {sorted(folders - MAY_IMPORT.keys())} may import"
+
+
+def test_training_imports_neither_gymnasium_nor_tyro() -> None:
+    block = [f"sys.modules[{name!r}] = None" for name in OUTSIDE_ONLY]
+    load = [f"importlib.import_module({name!r})" for name in modules_that_train()]
+    program = "\n".join(["import importlib, sys", *block, *load])
+    environment = os.environ | {"PYTHONPATH": str(SOURCE.parent)}
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, env=environment, check=False
+    )
+    assert done.returncode == 0, done.stderr
