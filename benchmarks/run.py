@@ -31,13 +31,9 @@ PEERS_PYTHON = HERE / ".venv-peers" / "bin" / "python"
 
 def parse_arguments() -> argparse.Namespace:
     """What to measure and where to write it."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=HERE / "results" / "lock.json", help="file to write")
-    parser.add_argument(
-        "--seconds", type=float, default=20.0, help="how long to measure each setting of a peer"
-    )
+    parser.add_argument("--seconds", type=float, default=20.0, help="how long to measure each setting of a peer")
     return parser.parse_args()
 
 
@@ -61,9 +57,7 @@ def sb3_in_a_process(setting: Setting, seconds: float) -> dict[str, Any]:
         "--seconds": seconds,
     }
     script = HERE / "peers" / "sb3_ppo.py"
-    return last_line(
-        [str(PEERS_PYTHON), str(script), *(str(word) for item in options.items() for word in item)]
-    )
+    return last_line([str(PEERS_PYTHON), str(script), *(str(word) for item in options.items() for word in item)])
 
 
 def usable_cores() -> int:
@@ -139,9 +133,7 @@ def speed_table(results: dict[str, Any]) -> Table:
     table.add_column("SB3 PPO, 1 core", justify="right")
     table.add_column("ratio, 1 core", justify="right")
     for setting in SETTINGS:
-        ours = [
-            results["ours"].get(count, {}).get(setting.name, {}).get("steps_per_second") for count in counts
-        ]
+        ours = [results["ours"].get(count, {}).get(setting.name, {}).get("steps_per_second") for count in counts]
         peer = results["sb3"].get(setting.name, {}).get("steps_per_second")
         ratio = f"{ours[0] / peer:.1f}" if ours[0] and peer else "-"
         table.add_row(setting.name, *(f"{rate:,.0f}" if rate else "-" for rate in [*ours, peer]), ratio)

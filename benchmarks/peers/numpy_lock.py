@@ -51,9 +51,7 @@ class NumpyLock(gymnasium.Env[np.ndarray, int]):
         self._random = random.Random(instance_seed)
         self._level = self._lock = self._place = 0
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[np.ndarray, dict]:
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
         """Back to the start: the zero observation."""
         if seed is not None:
             super().reset(seed=seed)

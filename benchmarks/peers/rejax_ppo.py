@@ -24,18 +24,14 @@ from rejax import PPO
 
 def parse_arguments() -> argparse.Namespace:
     """The setting to measure, from the command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--num-envs", type=int, default=8, help="environments stepped at once")
     parser.add_argument("--num-steps", type=int, default=2048, help="steps of each environment per update")
     parser.add_argument("--num-minibatches", type=int, default=32, help="minibatches of a pass")
     parser.add_argument("--num-epochs", type=int, default=10, help="passes over the data per update")
     parser.add_argument("--seconds", type=float, default=20.0, help="how long to measure, after the warm-up")
     parser.add_argument("--warm-up-updates", type=int, default=3, help="updates before the clock starts")
-    parser.add_argument(
-        "--core", type=int, default=None, help="core to run on; the last one allowed if not given"
-    )
+    parser.add_argument("--core", type=int, default=None, help="core to run on; the last one allowed if not given")
     return parser.parse_args()
 
 

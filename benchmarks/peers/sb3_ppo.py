@@ -24,9 +24,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv
 
 def parse_arguments() -> argparse.Namespace:
     """The setting to measure, from the command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--horizon", type=int, default=10, help="levels of the lock")
     parser.add_argument("--num-envs", type=int, default=8, help="environments stepped one after the other")
     parser.add_argument("--num-steps", type=int, default=256, help="steps of each environment per update")
@@ -34,9 +32,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--num-epochs", type=int, default=4, help="passes over the data per update")
     parser.add_argument("--seconds", type=float, default=20.0, help="how long to measure, after the warm-up")
     parser.add_argument("--warm-up-updates", type=int, default=3, help="updates before the clock starts")
-    parser.add_argument(
-        "--core", type=int, default=None, help="core to run on; the last one allowed if not given"
-    )
+    parser.add_argument("--core", type=int, default=None, help="core to run on; the last one allowed if not given")
     return parser.parse_args()
 
 

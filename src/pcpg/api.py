@@ -106,9 +106,7 @@ class Run:
         program = Program(Visitor(self.env, episodes, greedy).visit, self.config.lanes or default_lanes())
         visits = program(
             [
-                VisitInputs(
-                    np.uint32(seed), np.int32(EVALUATION_ROUND), self.env.instance(seed), policy.network, None
-                )
+                VisitInputs(np.uint32(seed), np.int32(EVALUATION_ROUND), self.env.instance(seed), policy.network, None)
                 for seed, policy in zip(self.config.seed_list, policies, strict=True)
             ]
         )
@@ -146,9 +144,7 @@ def train(
     """
     check_choice("algorithm", algo, PRESETS)
     agent = from_plain(type(PRESETS[algo]), config or {}, "config", PRESETS[algo])
-    run_config = RunConfig(
-        env, algo, agent, env_options, features, dict(feature_options or {}), seed, seeds
-    ).resolved()
+    run_config = RunConfig(env, algo, agent, env_options, features, dict(feature_options or {}), seed, seeds).resolved()
     path = Path(tempfile.mkdtemp(prefix="pcpg-")) / "run" if out is None else Path(out)
     folder = start_run(run_config, path)
     train_run(folder, observer=observer)

@@ -93,9 +93,7 @@ def _split_train(arguments: list[str]) -> tuple[str, str, RunConfig, list[str]]:
         base["env"] = rest.pop(0)
     if "env" not in base:
         if not wants_help:
-            raise ConfigError(
-                "name an environment, as in `pcpg train CombinationLock-v0`; `pcpg envs` lists them"
-            )
+            raise ConfigError("name an environment, as in `pcpg train CombinationLock-v0`; `pcpg envs` lists them")
         base["env"] = "CombinationLock-v0"
     algo = _take_flag(rest, "--algo")
     if algo is not None:
@@ -250,9 +248,7 @@ class Envs:
             {
                 "id": entry.id,
                 "summary": entry.summary,
-                "options": {
-                    option.name: None if option.required else option.default for option in entry.options
-                },
+                "options": {option.name: None if option.required else option.default for option in entry.options},
                 "observation_space": entry.observation_space,
                 "action_space": entry.action_space,
             }
@@ -303,9 +299,7 @@ def _train_folder(folder: RunFolder, console: Console, as_json: bool) -> int:
     with Display(console, title) as display:
         trained = train_run(folder, observer=display, notice=notice)
     if not trained.finished:
-        console.print(
-            f"stopped; everything so far is saved. Go on with: pcpg resume {folder.path}", highlight=False
-        )
+        console.print(f"stopped; everything so far is saved. Go on with: pcpg resume {folder.path}", highlight=False)
         return STOPPED
     summary = folder.read_summary()
     console.print(result_table(folder))

@@ -107,9 +107,7 @@ def shade(share: float) -> str:
 
 def visits_table(visits: CoverVisits) -> Table:
     """A row a policy of the cover, a last one for the weighted cover; each panel of cells as shaded blocks."""
-    table = Table(
-        title=f"Visits of the cover, seed {visits.seed}: {visits.covered:.0%} of the cells", show_lines=True
-    )
+    table = Table(title=f"Visits of the cover, seed {visits.seed}: {visits.covered:.0%} of the cells", show_lines=True)
     for name in ("policy", "weight", "return", *visits.grid.panels):
         table.add_column(name, no_wrap=True)
     for index, counts in enumerate(visits.counts):

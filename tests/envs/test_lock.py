@@ -44,7 +44,7 @@ def policy_of(env: CombinationLock, params: LockParams, first_action: int, depth
     return policy
 
 
-@pytest.mark.parametrize("horizon", [1, 2, 10, 15])
+@pytest.mark.parametrize("horizon", [1, 4, 10])
 @pytest.mark.parametrize("seed", [0, 1])
 def test_the_best_return_is_exactly_four(horizon: int, seed: int):
     env = CombinationLock(horizon)
@@ -62,7 +62,7 @@ def test_the_lesser_lock_gives_one_and_the_better_one_four(seed: int):
     assert values == pytest.approx([in_lock_0, in_lock_0, in_lock_1, in_lock_1], abs=1e-12)
 
 
-@pytest.mark.parametrize("horizon", [1, 3, 10])
+@pytest.mark.parametrize("horizon", [1, 4, 10])
 def test_dying_at_once_costs_one_entry(horizon: int):
     env = CombinationLock(horizon)
     params = env.instance(0)

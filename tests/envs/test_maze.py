@@ -132,9 +132,7 @@ def test_moves_go_one_cell_and_walls_stop_them():
     params = env.instance(0)
     walls = image_of(env, 0)[..., 0] == 255
     cells = np.flatnonzero(~walls.reshape(-1))
-    move = jax.jit(
-        jax.vmap(lambda c, a: env.transition(jax.random.key(0), MazeState(c, jnp.int32(0)), a, params))
-    )
+    move = jax.jit(jax.vmap(lambda c, a: env.transition(jax.random.key(0), MazeState(c, jnp.int32(0)), a, params)))
     for action, (i, j) in enumerate((*FOUR, (0, 0))):
         step = move(jnp.asarray(cells, jnp.int32), jnp.full(len(cells), action))
         rows, columns = np.divmod(cells, 10)
@@ -178,9 +176,7 @@ def test_a_new_goal_compiles_nothing_anew():
     def goal_reached(params, cell):
         traces.append(None)
         env = Maze(8)
-        return env.transition(
-            jax.random.key(0), MazeState(cell, jnp.int32(0)), jnp.int32(STAY), params
-        ).reward
+        return env.transition(jax.random.key(0), MazeState(cell, jnp.int32(0)), jnp.int32(STAY), params).reward
 
     env = Maze(8)
     params = env.instance(1)
@@ -194,9 +190,7 @@ def test_a_new_goal_compiles_nothing_anew():
 
 @pytest.mark.parametrize("goal, why", [((0, 3), "a wall"), ((3, 40), "outside the 10 x 10 maze")])
 def test_a_goal_that_is_no_open_cell_is_refused_with_the_nearest_that_is(goal, why):
-    with pytest.raises(
-        ValueError, match=rf"goal \({goal[0]}, {goal[1]}\) is {why}; the nearest open cell is \("
-    ):
+    with pytest.raises(ValueError, match=rf"goal \({goal[0]}, {goal[1]}\) is {why}; the nearest open cell is \("):
         Maze(10, goal=goal).instance(0)
 
 

@@ -29,9 +29,7 @@ def test_thousands_of_random_moves_equal_gymnasium_s_to_float32_accuracy():
     actions = rng.uniform(-1.5, 1.5, (8000, 1)).astype(np.float32)  # beyond the bounds too
 
     def move(state, action):
-        return ENV.transition(
-            jax.random.key(0), MountainCarState(state[0], state[1], jnp.int32(0)), action, PARAMS
-        )
+        return ENV.transition(jax.random.key(0), MountainCarState(state[0], state[1], jnp.int32(0)), action, PARAMS)
 
     ours = jax.jit(jax.vmap(move))(states, actions)
     theirs = gymnasium.make("MountainCarContinuous-v0").unwrapped
@@ -89,9 +87,7 @@ def test_training_episodes_of_200_are_truncated_never_terminated_by_time():
 
 
 def test_episodes_start_at_rest_evenly_between_minus_0_6_and_minus_0_4():
-    observations, states = jax.jit(jax.vmap(ENV.reset, (0, None)))(
-        jax.random.split(jax.random.key(0), 2000), PARAMS
-    )
+    observations, states = jax.jit(jax.vmap(ENV.reset, (0, None)))(jax.random.split(jax.random.key(0), 2000), PARAMS)
     position = np.asarray(observations)[:, 0]
     assert position.min() >= -0.6 and position.max() < -0.4
     assert np.abs(np.histogram(position, 4, (-0.6, -0.4))[0] / 2000 - 0.25).max() < 0.04

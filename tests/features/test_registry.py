@@ -87,9 +87,7 @@ def test_every_product_is_asked_for_in_full_precision(name, products):
     env, options = MADE[name]
     phi = make_features(name, env, 0, **options)
     traced = jax.make_jaxpr(features_of)(phi, *pairs_of(env))
-    found = [
-        e for e in equations(traced.jaxpr) if e.primitive.name in ("dot_general", "conv_general_dilated")
-    ]
+    found = [e for e in equations(traced.jaxpr) if e.primitive.name in ("dot_general", "conv_general_dilated")]
     assert len(found) == products
     highest = jax.lax.Precision.HIGHEST
     assert all(e.params["precision"] in (highest, (highest, highest)) for e in found)
@@ -98,9 +96,7 @@ def test_every_product_is_asked_for_in_full_precision(name, products):
 def test_a_wrong_name_or_option_is_refused_with_the_nearest_valid_one():
     with pytest.raises(ValueError, match=r"unknown features 'fourrier'; did you mean 'fourier'\?"):
         make_features("fourrier", CAR, 0)
-    with pytest.raises(
-        ValueError, match=r"unknown option of fourier features 'num_feature'; did you mean 'num_f"
-    ):
+    with pytest.raises(ValueError, match=r"unknown option of fourier features 'num_feature'; did you mean 'num_f"):
         make_features("fourier", CAR, 0, num_feature=3)
 
 

@@ -51,9 +51,7 @@ def test_one_hot_by_codes_tells_apart_all_states_of_the_lock():
     phi = make_features("one-hot", LOCK, 0, codes=codes)
     assert phi.dim == len(codes) * 10 == (6 * 3 + 1) * 10
     actions = np.arange(len(codes)) % 10
-    assert np.array_equal(
-        phi.batch(jnp.asarray(codes), jnp.asarray(actions)).argmax(1), np.arange(19) * 10 + actions
-    )
+    assert np.array_equal(phi.batch(jnp.asarray(codes), jnp.asarray(actions)).argmax(1), np.arange(19) * 10 + actions)
 
 
 @pytest.mark.parametrize("observation", [[0, 0, 0], [1, 1, 0], [0.5, 0, 0], [1, 0.5, 0]])

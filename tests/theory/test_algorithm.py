@@ -127,9 +127,7 @@ def test_exact_mode_solves_the_small_environments(make):
 
 def test_runs_with_the_same_seed_are_equal_and_with_another_are_not():
     problem, settings = problems.lock(2), problems.lock_settings(2, "sampled")
-    first, again, other = (
-        algorithm1.run(problem.mdp, problem.phi, settings, "sampled", s) for s in (5, 5, 6)
-    )
+    first, again, other = (algorithm1.run(problem.mdp, problem.phi, settings, "sampled", s) for s in (5, 5, 6))
     assert (first.cover.policies == again.cover.policies).all() and first.steps == again.steps
     assert first.steps != other.steps
 

@@ -46,9 +46,7 @@ def test_the_diagonal_path_for_one_hot_features_gives_what_the_dense_path_gives(
     found = critic.partition_labels(phi)
     assert found is not None and critic.partition_labels(phi / 2) is None
     dense = critic.least_squares(critic.factorise(phi, weights), y, W)
-    np.testing.assert_allclose(
-        critic.least_squares(critic.factorise(phi, weights, found), y, W), dense, atol=1e-10
-    )
+    np.testing.assert_allclose(critic.least_squares(critic.factorise(phi, weights, found), y, W), dense, atol=1e-10)
 
 
 def test_weights_over_twelve_decades_do_not_spoil_the_fit_but_normal_equations_do():

@@ -124,9 +124,7 @@ def test_occupancy_sums_to_one_obeys_the_flow_and_prices_rewards(seed, gamma):
     np.testing.assert_allclose(d.sum(1), flow, atol=1e-12)
     assert d.sum() == pytest.approx(1.0) and d_nu.sum() == pytest.approx(1.0)
     assert (d * mdp.r).sum() == pytest.approx((1 - gamma) * exact.value(mdp, pi), rel=1e-9)
-    assert (d_nu * mdp.r).sum() == pytest.approx(
-        (1 - gamma) * (nu * exact.action_values(mdp, pi)).sum(), rel=1e-9
-    )
+    assert (d_nu * mdp.r).sum() == pytest.approx((1 - gamma) * (nu * exact.action_values(mdp, pi)).sum(), rel=1e-9)
 
 
 @settings(max_examples=20, deadline=None)
@@ -183,9 +181,7 @@ def test_rewards_are_not_shifted_where_episodes_differ_in_length():
 
     P = np.zeros((3, 2, 3))
     P[0, 0, 1] = P[0, 1, 2] = P[1, :, 2] = P[2, :, 2] = 1.0
-    model = TabularModel(
-        P, np.array([[-1.0, 0.0], [0.5, 0.5], [0.0, 0.0]]), np.array([0, 0, 1], bool), 0, np.eye(3)
-    )
+    model = TabularModel(P, np.array([[-1.0, 0.0], [0.5, 0.5], [0.0, 0.0]]), np.array([0, 0, 1], bool), 0, np.eye(3))
     with pytest.raises(ValueError, match="same length"):
         problems.from_model("two ways", model, 0.9, 2, -1.0, 1.0)
 

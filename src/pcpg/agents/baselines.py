@@ -45,23 +45,19 @@ class Baseline:
         """A seed before its first round: a random policy."""
         rng = np.random.default_rng([seed, 0])
         ppo, space = self.config.ppo, self.env.observation_space
-        policy = init_actor_critic(
-            rng, space, self.env.action_space, hidden=ppo.hidden, shared_body=ppo.shared_body
-        )
+        policy = init_actor_critic(rng, space, self.env.action_space, hidden=ppo.hidden, shared_body=ppo.shared_body)
         rnd = None if self.config.rnd is None else init_rnd(rng, space, ppo.hidden)
         trained = (policy, None if rnd is None else rnd.predictor)
-        return SeedState.start(
-            seed, policy, init_adam(trained), num_cells=self.env.num_cells, rnd=rnd
-        )._replace(phase=int32(EXPLOIT))
+        return SeedState.start(seed, policy, init_adam(trained), num_cells=self.env.num_cells, rnd=rnd)._replace(
+            phase=int32(EXPLOIT)
+        )
 
     def step(self, states: Sequence[SeedState]) -> list[tuple[SeedState, Report]]:
         """One round of updates for each seed, and an evaluation of where it led."""
         instances = [self.env.instance(int(state.seed)) for state in states]
         outputs = self.improve(
             [
-                ImproveInputs(
-                    state.seed, state.round, params, state.policy, state.adam, self._task(), None, state.rnd
-                )
+                ImproveInputs(state.seed, state.round, params, state.policy, state.adam, self._task(), None, state.rnd)
                 for state, params in zip(states, instances, strict=True)
             ]
         )
@@ -75,9 +71,7 @@ class Baseline:
         )
         return [self._end_of_round(*turn) for turn in zip(states, outputs, visits, strict=True)]
 
-    def _end_of_round(
-        self, state: SeedState, output: ImproveOutputs, visits: Visits
-    ) -> tuple[SeedState, Report]:
+    def _end_of_round(self, state: SeedState, output: ImproveOutputs, visits: Visits) -> tuple[SeedState, Report]:
         check_visits(state, visits)
         state = state._replace(policy=output.policy, adam=output.adam, rnd=output.rnd)
         state, metrics = after_round(state, visits, output)

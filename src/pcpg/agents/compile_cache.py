@@ -20,7 +20,7 @@ def enable_compile_cache() -> None:
 
     The cache holds native code that later runs execute, so nobody else may write there.
     """
-    if jax.config.jax_compilation_cache_dir and not os.environ.get("JAX_COMPILATION_CACHE_DIR"):
+    if getattr(jax.config, "jax_compilation_cache_dir", None) and not os.environ.get("JAX_COMPILATION_CACHE_DIR"):
         return  # the program that uses this library has its own cache
     folder = cache_folder()
     try:

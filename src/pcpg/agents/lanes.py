@@ -5,6 +5,7 @@ whatever runs beside it. On an accelerator it is a `vmap` of a fixed width, padd
 not depend on its place or its neighbours, but another width is another program with other rounding.
 """
 
+import operator
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -78,4 +79,4 @@ def _pack(batch: Sequence[Inputs], lanes: int) -> Any:
 def _unpack(output: Any, count: int, lanes: int) -> list[Any]:
     if lanes == 1:
         return [output]
-    return [jax.tree.map(lambda leaf: leaf[lane], output) for lane in range(count)]
+    return [jax.tree.map(operator.itemgetter(lane), output) for lane in range(count)]

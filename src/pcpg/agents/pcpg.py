@@ -249,9 +249,7 @@ class PCPG:
 
     def _exploit_task(self, phase_round: int) -> Task:
         exploit, ppo = self.config.exploit, self.config.ppo
-        left, then = (
-            1 - (phase_round + ahead) / exploit.num_rounds if exploit.anneal else 1.0 for ahead in (0, 1)
-        )
+        left, then = (1 - (phase_round + ahead) / exploit.num_rounds if exploit.anneal else 1.0 for ahead in (0, 1))
         return make_task(
             reward_coef=1.0,
             bonus_coef=0.0,

@@ -51,9 +51,7 @@ def rollout(
     key_reset, key_steps = jax.random.split(key)
     observation, state = jax.vmap(env.reset, (0, None))(jax.random.split(key_reset, num_episodes), params)
 
-    def choose(
-        observation: jax.Array, t: jax.Array, key: jax.Array
-    ) -> tuple[jax.Array, jax.Array, jax.Array]:
+    def choose(observation: jax.Array, t: jax.Array, key: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
         outputs = policy.outputs(observation)
         if greedy:
             action = distribution.mode(outputs)
@@ -77,9 +75,7 @@ def rollout(
         key_choose, key_move = jax.random.split(key)
         action, log_prob, own = choose(carry.observation, t, key_choose)
         keys = jax.random.split(key_move, num_episodes)
-        moved = jax.vmap(env.transition, (0, 0, 0, None))(
-            keys, carry.state, distribution.to_env(action), params
-        )
+        moved = jax.vmap(env.transition, (0, 0, 0, None))(keys, carry.state, distribution.to_env(action), params)
         cells = jax.vmap(env.cell)(carry.state) if env.cells else jnp.full(num_episodes, -1, jnp.int32)
         alive = carry.alive
         record = Rollout(

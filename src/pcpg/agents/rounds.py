@@ -41,9 +41,7 @@ def plain(metrics: dict[str, Any]) -> dict[str, Any]:
     return out
 
 
-def after_round(
-    state: SeedState, visits: Visits, output: ImproveOutputs | None
-) -> tuple[SeedState, dict[str, Any]]:
+def after_round(state: SeedState, visits: Visits, output: ImproveOutputs | None) -> tuple[SeedState, dict[str, Any]]:
     """The state with the round counted and its best policy kept, and the metrics that every round has."""
     mean_return = float(np.mean(visits.returns, dtype=np.float64))
     env_steps = state.env_steps + int(visits.env_steps) + (0 if output is None else int(output.env_steps))

@@ -78,9 +78,7 @@ class RunConfig:
     def resolved(self) -> "RunConfig":
         """The configuration with every default written out; refuses what cannot be built."""
         env = self.make_env()
-        options = {
-            field.name: getattr(env, field.name) for field in dataclasses.fields(typing.cast(Any, env))
-        }
+        options = {field.name: getattr(env, field.name) for field in dataclasses.fields(typing.cast(Any, env))}
         features = default_features(env) if self.features == "auto" else self.features
         config = dataclasses.replace(self, env_options=options, features=features)
         if isinstance(self.agent, PCPGConfig):
@@ -106,7 +104,7 @@ def from_plain(kind: Any, data: Any, where: str, default: Any = None) -> Any:
     kind = _without_none(kind)
     if data is None:
         return None
-    if not dataclasses.is_dataclass(kind):
+    if not (isinstance(kind, type) and dataclasses.is_dataclass(kind)):
         return _scalar(kind, data, where)
     if not isinstance(data, Mapping):
         raise ConfigError(f"{where} must be an object, got {data!r}")
@@ -115,8 +113,7 @@ def from_plain(kind: Any, data: Any, where: str, default: Any = None) -> Any:
         check_choice(f"entry of {where}", name, hints)
     base = kind() if default is None else default
     values = {
-        name: from_plain(hints[name], value, f"{where}.{name}", getattr(base, name))
-        for name, value in data.items()
+        name: from_plain(hints[name], value, f"{where}.{name}", getattr(base, name)) for name, value in data.items()
     }
     try:
         return dataclasses.replace(typing.cast(Any, base), **values)

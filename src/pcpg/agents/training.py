@@ -129,9 +129,7 @@ class _Loop:
                 members[int(state.seed)] = report.member
         if members:
             self.hashes.append(self.folder.write_member(len(self.hashes), pack_members(members)))
-        self.timings.write(
-            {"step": self.step, "seconds": seconds, "compile_seconds": self._compile_seconds()}
-        )
+        self.timings.write({"step": self.step, "seconds": seconds, "compile_seconds": self._compile_seconds()})
         self._save()
         if self.observer is not None:
             env_steps = self._env_steps() - self.steps_before

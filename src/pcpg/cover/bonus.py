@@ -33,9 +33,7 @@ def quadratic_form(phi: jax.Array, whiten: jax.Array) -> jax.Array:
     return jnp.sum(jnp.matmul(phi, whiten, precision=EXACT) ** 2, axis=-1)
 
 
-def bonus_of_form(
-    form: jax.Array, kind: BonusForm, *, beta: jax.Array | float = 0.0, gamma: float = 0.0
-) -> jax.Array:
+def bonus_of_form(form: jax.Array, kind: BonusForm, *, beta: jax.Array | float = 0.0, gamma: float = 0.0) -> jax.Array:
     """The bonus for a value of the quadratic form.
 
     indicator: 1{form >= beta} / (1 - gamma), the theory's; quadratic: the form itself, the paper's experiments;

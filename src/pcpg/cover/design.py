@@ -9,9 +9,9 @@ Log det is concave, so max_i g_i - sum_i w_i g_i bounds what any other weights c
 Wolfowitz 1960). It is self-concordant, so Newton steps that solve the quadratic model on the simplex exactly
 converge from any start (Tran-Dinh, Kyrillidis and Cevher 2015), and quadratically in the end.
 
-Cost, r being the rank: 4 n d^2 r flops to whiten, 2 n^2 r^2 for the first step, then 2 k r^3 + 2 k^2 r^2 a step
-for the k policies that have weight or gain from it. Three to eight steps are usual, whatever n and r. Memory: a
-whitened copy of 8 n r^2 bytes, 24 k r^2 during a step. Functions are pure: threads may call them together.
+Cost, r being the rank: 4 n d^2 r flops to whiten, 2 n^2 r^2 for the first step, 2 k r^3 + 2 k^2 r^2 for each
+further one, k policies having weight or gaining from it. Three to eight steps are usual, whatever n and r.
+Memory: a whitened copy of 8 n r^2 bytes, 24 k r^2 during a step. Functions are pure: threads may call them.
 """
 
 import math
@@ -66,10 +66,10 @@ def d_optimal(
     max_iterations: int = 100,
     rounding: float | None = None,
 ) -> Design:
-    """The weights within `tol` nats of the largest log det, or where `max_iterations` led, with the gap there.
+    """The weights within `tol` nats of the largest log det, or where `max_iterations` led, and their gap.
 
-    `rounding` is the relative error of the entries of `sigmas`, by default that of their dtype: directions that
-    it could have made are not in the range. Covariances computed in float32 need float32's, however stored.
+    `rounding` is the relative error of the entries of `sigmas`, by default that of their dtype: a direction
+    that it could have made is not in the range. Covariances computed in float32 need float32's, however stored.
     """
     if not tol >= 0.0:
         raise ValueError(f"tol must be a number of nats >= 0, got {tol}")
@@ -130,9 +130,7 @@ def _checked(sigmas: np.ndarray) -> np.ndarray:
             raise ValueError(f"sigmas must be finite, got {sigma[row, column]} at [{i}, {row}, {column}]")
         asymmetry = (sigma - sigma.T).max()
         if asymmetry > slack * largest:
-            raise ValueError(
-                f"sigmas must be symmetric, got sigmas[{i}] with |sigma - sigma.T| = {asymmetry:.3g}"
-            )
+            raise ValueError(f"sigmas must be symmetric, got |sigma - sigma.T| = {asymmetry:.3g} in sigmas[{i}]")
         # A positive semi-definite matrix has its largest entry on the diagonal.
         diagonal = sigma.diagonal()
         if diagonal.min() < 0.0 or diagonal.max() < (1.0 - slack) * largest:
@@ -147,18 +145,17 @@ def _checked(sigmas: np.ndarray) -> np.ndarray:
 
 def _whiten(sigmas: np.ndarray, ridge: float, rounding: float) -> _Problem:
     """The problem on the range of the summed covariance, in coordinates where M(uniform) = I."""
-    # There M has its eigenvalues in [1/r, n] at the optimum, whatever the scales of the input: M <= n M(uniform),
-    # and tr(M^-1 M(uniform)) <= r since no policy has g_i > r. So all that follows is well conditioned.
+    # There M has its eigenvalues in [1/r, n] at the optimum, whatever the scales: M <= n M(uniform), and
+    # tr(M^-1 M(uniform)) <= r since no policy has g_i > r. So all that follows is well conditioned.
     n, dim = sigmas.shape[:2]
     mean = np.einsum("i,ijk->jk", np.full(n, 1.0 / n), sigmas)
+    mean = (mean + mean.T) / 2.0
     basis, (root, log_det) = _range(sigmas, mean, ridge, rounding)
     transform = root if basis is None else basis @ root
     rank = len(root)
     whitened = np.empty((n, rank, rank))
-    for i in range(n):
-        product = transform.T @ sigmas[i] @ transform
-        whitened[i] = product + product.T
-    whitened *= 0.5
+    for i in range(n):  # one at a time: temporaries stay small, and small products start no BLAS threads
+        np.matmul(transform.T @ sigmas[i], transform, out=whitened[i])
     outside = (dim - rank) * math.log(ridge) if ridge > 0.0 else 0.0
     return _Problem(whitened, ridge * (root.T @ root), log_det + outside)
 
@@ -170,18 +167,18 @@ def _range(
     dim = len(mean)
     try:
         root, log_det = _whitener(mean)
-        # This sum is the trace of the inverse of the mean scaled to a diagonal of ones, at least 1 / (its least
-        # eigenvalue), and the largest is at most d. It spares the eigenvectors, which take ten times as long.
+        # C is the mean scaled to a diagonal of ones: tr(C^-1) >= 1 / (its least eigenvalue), and its largest is
+        # at most d. Mostly this spares the eigenvectors, which take ten times as long.
         if np.einsum("ij,ij,i->", root, root, mean.diagonal()) * rounding * dim * dim < 1.0:
             return None, (_whitener(mean + ridge * np.eye(dim)) if ridge > 0.0 else (root, log_det))
     except np.linalg.LinAlgError:
         pass
-    # Policies count alike, so the directions of a weak one are not taken for the rounding of a strong one. Where
-    # scales are so far apart that these cannot be told from it, the plain mean leaves them out.
+    # Policies count alike, so the directions of a weak one are not taken for the rounding of a strong one.
+    # Where the scales are so far apart that they cannot be told from it, the plain mean leaves them out.
     traces = np.trace(sigmas, axis1=1, axis2=2, dtype=np.float64)
     shares = np.divide(1.0, traces, out=np.zeros(len(sigmas)), where=traces > 0.0)
     for total in (np.einsum("i,ijk->jk", shares, sigmas), mean):
-        # Rounding is relative to each entry: scaled to a diagonal of ones, a rare feature does not look like it.
+        # Rounding is relative to each entry: with a diagonal of ones a rare feature does not look like it.
         scale = np.sqrt(np.where(total.diagonal() > 0.0, total.diagonal(), 1.0))
         values, vectors = np.linalg.eigh(total / np.outer(scale, scale))
         basis = np.linalg.qr(scale[:, None] * vectors[:, values > dim * rounding * values[-1]])[0]
@@ -205,6 +202,7 @@ def _whitener(matrix: np.ndarray) -> tuple[np.ndarray, float]:
 def _evaluate(problem: _Problem, weights: np.ndarray) -> _Point | None:
     """What is known at the weights; None where M is not positive definite."""
     mixture = np.einsum("i,ijk->jk", weights, problem.sigmas) + problem.ridge
+    mixture = (mixture + mixture.T) / 2.0
     try:
         diagonal = np.linalg.cholesky(mixture).diagonal()
         inverse = np.linalg.inv(mixture)
@@ -250,16 +248,16 @@ def _hessian(sigmas: np.ndarray, active: np.ndarray, inverse: np.ndarray | None)
     """H over the active policies, [k, k]."""
     chosen = sigmas if len(active) == len(sigmas) else sigmas[active]
     products = chosen if inverse is None else chosen @ inverse
-    # Many small products, not one large: small ones start no BLAS threads, whose barriers cost tens of
-    # milliseconds each where other threads keep the cores busy. einsum is used elsewhere for the same reason.
+    # Many small products, not one large: these start no BLAS threads, whose barriers cost tens of
+    # milliseconds each where other threads keep the cores busy. Elsewhere einsum serves the same end.
     columns = products.transpose(2, 0, 1).copy().transpose(0, 2, 1)
     return (products.transpose(1, 0, 2) @ columns).sum(axis=0)
 
 
 def _newton_target(hessian: np.ndarray, gradient: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """The maximiser on the simplex of the quadratic model of log det at the weights."""
-    # Maximise b'x - x'Hx/2 by block principal pivoting (Portugal, Judice and Vicente 1994): exchange every policy
-    # on the wrong side; after three rounds without progress only the last one, which cannot cycle.
+    # Maximise b'x - x'Hx/2 by block principal pivoting (Portugal, Judice and Vicente 1994): exchange every
+    # policy on the wrong side; after three rounds without progress only the last one, which cannot cycle.
     n = len(weights)
     hessian = hessian + _PROXIMAL * hessian.trace() / n * np.eye(n)
     linear = gradient + hessian @ weights

@@ -66,9 +66,7 @@ class Chain(Environment[NoParams, ChainState]):
         zero = jnp.zeros((), jnp.int32)
         return self._observe(zero), ChainState(zero, zero)
 
-    def transition(
-        self, key: jax.Array, state: ChainState, action: jax.Array, params: NoParams
-    ) -> Step[ChainState]:
+    def transition(self, key: jax.Array, state: ChainState, action: jax.Array, params: NoParams) -> Step[ChainState]:
         """One decision; the clock truncates, nothing terminates."""
         del key, params
         right = action == 1

@@ -86,9 +86,7 @@ def _check_instance(env: AnyEnvironment, seed: int) -> Any:
         _require(finite, "instance(seed) holds a number that is not finite")
     same_types = _types(params) == _types(other)
     _require(same_types, "instance(seed) must have the same structure, shapes and dtypes for every seed")
-    _require(
-        _same(params, again), "instance(seed) gives two results for one seed: draw from default_rng(seed)"
-    )
+    _require(_same(params, again), "instance(seed) gives two results for one seed: draw from default_rng(seed)")
     return params
 
 

@@ -86,9 +86,7 @@ class FunctionalEnv(gymnasium.Env[Any, Any]):
         """The arrays of the instance."""
         return self._params
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Any, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Start an episode: the first observation, and no information."""
         super().reset(seed=seed)
         del options
@@ -102,9 +100,7 @@ class FunctionalEnv(gymnasium.Env[Any, Any]):
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Take one decision; after the end of an episode a reset is due."""
         if self._state is None or self._key is None:
-            raise gymnasium.error.ResetNeeded(
-                "call reset() before step(), at the start and after every episode"
-            )
+            raise gymnasium.error.ResetNeeded("call reset() before step(), at the start and after every episode")
         moved = self._programs.step(self._key, self._state, self._checked(action), self._params)
         reward, terminated, truncated = np.asarray(moved.outcome).tolist()
         self._key, self._state = moved.key, None if terminated or truncated else moved.state

@@ -82,9 +82,7 @@ class CombinationLock(Environment[LockParams, LockState]):
         state = LockState(zero, zero, zero)
         return jnp.zeros(self.observation_space.shape, jnp.float32), state
 
-    def transition(
-        self, key: jax.Array, state: LockState, action: jax.Array, params: LockParams
-    ) -> Step[LockState]:
+    def transition(self, key: jax.Array, state: LockState, action: jax.Array, params: LockParams) -> Step[LockState]:
         """One decision; the last one of the episode terminates it."""
         at_start = state.level == 0
         right = at_start | (action == self._good_action(state, params))

@@ -102,9 +102,7 @@ class Maze(Environment[MazeParams, MazeState]):
             cells = np.argwhere(is_open)
             near_row, near_column = cells[np.abs(cells - [row, column]).sum(axis=1).argmin()]
             what = "a wall" if inside else f"outside the {self.size} x {self.size} maze"
-            raise ValueError(
-                f"goal ({row}, {column}) is {what}; the nearest open cell is ({near_row}, {near_column})"
-            )
+            raise ValueError(f"goal ({row}, {column}) is {what}; the nearest open cell is ({near_row}, {near_column})")
         if row * self.size + column == params.start:
             raise ValueError(f"goal ({row}, {column}) is the start: there would be nothing to reach")
         return params._replace(goal=np.asarray(row * self.size + column, np.int32))
@@ -114,9 +112,7 @@ class Maze(Environment[MazeParams, MazeState]):
         state = MazeState(cell=jnp.asarray(params.start), time=jnp.zeros((), jnp.int32))
         return self.observe(params, state), state
 
-    def transition(
-        self, key: jax.Array, state: MazeState, action: jax.Array, params: MazeParams
-    ) -> Step[MazeState]:
+    def transition(self, key: jax.Array, state: MazeState, action: jax.Array, params: MazeParams) -> Step[MazeState]:
         del key  # moves are deterministic
         cell = jnp.asarray(params.next_cell)[state.cell, action]
         moved = MazeState(cell, state.time + 1)

@@ -58,9 +58,7 @@ class _Probe(Environment[NoParams, ProbeState]):
         state = ProbeState(jnp.zeros((), jnp.int32), self._first(key))
         return self._observe(state), state
 
-    def transition(
-        self, key: jax.Array, state: ProbeState, action: jax.Array, params: NoParams
-    ) -> Step[ProbeState]:
+    def transition(self, key: jax.Array, state: ProbeState, action: jax.Array, params: NoParams) -> Step[ProbeState]:
         """One decision; the last one terminates."""
         del key, params
         terminated = state.time + 1 >= self.max_steps
@@ -146,9 +144,7 @@ class Truncation(_Probe):
     def max_steps(self) -> int:
         return self.limit
 
-    def transition(
-        self, key: jax.Array, state: ProbeState, action: jax.Array, params: NoParams
-    ) -> Step[ProbeState]:
+    def transition(self, key: jax.Array, state: ProbeState, action: jax.Array, params: NoParams) -> Step[ProbeState]:
         """One decision; the clock truncates, nothing terminates."""
         del key, params
         new_state = state._replace(time=state.time + 1)

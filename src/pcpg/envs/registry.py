@@ -8,6 +8,8 @@ from pcpg.envs import probes
 from pcpg.envs.chain import Chain
 from pcpg.envs.deep_sea import DeepSea
 from pcpg.envs.lock import CombinationLock
+from pcpg.envs.maze import Maze
+from pcpg.envs.mountain_car import MountainCarContinuous
 from pcpg.envs.options import InvalidOption, Option, check_options, nearest, options_of
 from pcpg.envs.protocol import Environment
 
@@ -39,9 +41,9 @@ class EnvironmentSpec(NamedTuple):
 
 
 _ENTRIES: dict[str, Entry] = {
-    "CombinationLock-v0": Entry(
-        CombinationLock, "two combination locks, the hard-exploration task of the paper"
-    ),
+    "CombinationLock-v0": Entry(CombinationLock, "two combination locks, the hard-exploration task of the paper"),
+    "Maze-v0": Entry(Maze, "a random maze seen as an image, without reward unless it has a goal"),
+    "MountainCarContinuous-v0": Entry(MountainCarContinuous, "a car too weak to climb straight to its flag"),
     "DeepSea-v0": Entry(DeepSea, "a descent whose treasure needs one right sequence of moves (bsuite)"),
     "Chain-v0": Entry(Chain, "a row of states with a large reward at the far end and a lure at the near end"),
     "ProbeOneStep-v0": Entry(probes.OneStep, "one decision, reward 1", hidden=True),

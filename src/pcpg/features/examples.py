@@ -22,9 +22,7 @@ def examples(env: Environment[Any, Any], rng: np.random.Generator, count: int) -
     return own(rng, count) if own is not None else random_play(env, rng, count)
 
 
-def random_play(
-    env: Environment[Any, Any], rng: np.random.Generator, count: int, num_envs: int = 16
-) -> Pairs:
+def random_play(env: Environment[Any, Any], rng: np.random.Generator, count: int, num_envs: int = 16) -> Pairs:
     """Pairs met by uniformly random actions in the first instance, at least `count` of them."""
     params = env.instance(0)
     key = jax.random.key(int(rng.integers(2**31)))

@@ -51,9 +51,7 @@ class OneHot(FeatureMap):
         return jax.nn.one_hot(pair, self.dim, dtype=jnp.float32)
 
 
-def one_hot(
-    env: Environment[Any, Any], rng: np.random.Generator, *, codes: ArrayLike | None = None
-) -> OneHot:
+def one_hot(env: Environment[Any, Any], rng: np.random.Generator, *, codes: ArrayLike | None = None) -> OneHot:
     """One feature for each pair; `codes` holds the observation of each state where they are not one-hot."""
     del rng
     return OneHot(state_index(env, codes), num_actions(env))
@@ -68,15 +66,11 @@ def state_index(env: Environment[Any, Any], codes: ArrayLike | None) -> StateInd
         return StateIndex(None, space.n)
     if codes is None:
         if isinstance(space, Image) or len(space.shape) != 1:
-            raise ValueError(
-                f"observations {space} cannot be one-hot: give codes, the observation of each state"
-            )
+            raise ValueError(f"observations {space} cannot be one-hot: give codes, the observation of each state")
         return StateIndex(None, space.shape[0])
     table = np.asarray(codes, space.dtype)
     if table.shape[1:] not in (space.shape, (math.prod(space.shape),)):
-        raise ValueError(
-            f"codes have shape {table.shape}; expected (states, {', '.join(map(str, space.shape))})"
-        )
+        raise ValueError(f"codes have shape {table.shape}; expected (states, {', '.join(map(str, space.shape))})")
     table = table.reshape(len(table), -1)
     if len(np.unique(table, axis=0)) != len(table):
         raise ValueError("two states have the same code: the index cannot tell them apart")

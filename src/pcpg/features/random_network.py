@@ -87,9 +87,7 @@ def random_conv(
     """A random convolutional network for image observations."""
     space = env.observation_space
     if not isinstance(space, Image):
-        raise ValueError(
-            f"random-conv features need image observations, got {space}; random-mlp takes vectors"
-        )
+        raise ValueError(f"random-conv features need image observations, got {space}; random-mlp takes vectors")
     height, width, channels = space.shape
     kernels = []
     for outputs in num_kernels:

@@ -8,20 +8,20 @@ import jax.numpy as jnp
 import numpy as np
 
 from pcpg.envs.spaces import Space
-from pcpg.policies.networks import Body, init_body
+from pcpg.policies.networks import Array, Body, init_body
 
 
 class RunningScale(NamedTuple):
     """Mean and variance of all intrinsic returns so far (Chan's parallel update)."""
 
-    count: jax.Array
-    mean: jax.Array
-    variance: jax.Array
+    total: Array
+    mean: Array
+    variance: Array
 
     def update(self, values: jax.Array, mask: jax.Array) -> "RunningScale":
         """The statistics with the masked values added."""
         new = jnp.sum(mask).astype(jnp.float32)
-        total = self.count + new
+        total = self.total + new
         mean = jnp.sum(jnp.where(mask, values, 0.0)) / jnp.maximum(new, 1.0)
         variance = jnp.sum(jnp.where(mask, (values - mean) ** 2, 0.0)) / jnp.maximum(new, 1.0)
         delta = mean - self.mean

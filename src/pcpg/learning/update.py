@@ -11,20 +11,21 @@ from jax.flatten_util import ravel_pytree
 
 Tree = TypeVar("Tree")
 Metrics = dict[str, jax.Array]
+Array = jax.Array | np.ndarray
 
 
 class Adam(NamedTuple):
     """Moments over ALL parameters as one vector: one fused kernel a step instead of several a leaf."""
 
-    count: jax.Array
-    mu: jax.Array  # [number of parameters]
-    nu: jax.Array
+    steps: Array
+    mu: Array  # [number of parameters]
+    nu: Array
 
 
 def init_adam(params: Any) -> Adam:
     """Zero moments, made on the host."""
     size = sum(np.size(leaf) for leaf in jax.tree.leaves(params))
-    return Adam(np.zeros((), np.int32), np.zeros(size, np.float32), np.zeros(size, np.float32))  # pyright: ignore[reportArgumentType]
+    return Adam(np.zeros((), np.int32), np.zeros(size, np.float32), np.zeros(size, np.float32))
 
 
 def clip_by_norm(gradient: jax.Array, max_norm: float) -> jax.Array:
@@ -38,9 +39,10 @@ def adam_step(
 ) -> tuple[jax.Array, Adam]:
     """The step to add to the parameter vector, and the new moments."""
     transform = optax.scale_by_adam(eps=eps)
-    state = optax.ScaleByAdamState(*adam)
-    direction, state = transform.update(clip_by_norm(gradient, max_grad_norm), state)
-    return -learning_rate * direction, Adam(state.count, state.mu, state.nu)  # pyright: ignore
+    before: Any = optax.ScaleByAdamState(*adam)  # optax declares the moments as any tree: here they are vectors
+    after: Any
+    direction, after = transform.update(clip_by_norm(gradient, max_grad_norm), before)
+    return -learning_rate * jnp.asarray(direction), Adam(*after)
 
 
 def minimise(

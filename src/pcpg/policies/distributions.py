@@ -101,9 +101,7 @@ def gaussian(space: Box) -> Distribution:
         mode=lambda outputs: jnp.split(outputs, 2, axis=-1)[0],
         log_prob=log_prob,
         entropy=entropy,
-        random=lambda key, shape: jax.random.uniform(
-            key, (*shape, size), minval=space.low, maxval=space.high
-        ),
+        random=lambda key, shape: jax.random.uniform(key, (*shape, size), minval=space.low, maxval=space.high),
         random_log_prob=random_log_prob,
         to_env=lambda actions: jnp.clip(actions, space.low, space.high),
     )

@@ -15,12 +15,15 @@ import numpy as np
 from pcpg.envs.spaces import Discrete, Image, Space
 from pcpg.policies.distributions import num_outputs
 
+Array = jax.Array | np.ndarray
+"""Weights are NumPy arrays between rounds and traced arrays inside a program."""
+
 
 class Linear(eqx.Module):
     """An affine map of the last axis."""
 
-    weight: jax.Array  # [inputs, outputs]
-    bias: jax.Array  # [outputs]
+    weight: Array  # [inputs, outputs]
+    bias: Array  # [outputs]
 
     def __call__(self, x: jax.Array) -> jax.Array:
         return x @ self.weight + self.bias
@@ -29,13 +32,11 @@ class Linear(eqx.Module):
 class Conv(eqx.Module):
     """A 3 x 3 convolution with stride 2 over (batch, height, width, channels), padded to see the whole image."""
 
-    weight: jax.Array  # [3, 3, inputs, outputs]
-    bias: jax.Array  # [outputs]
+    weight: Array  # [3, 3, inputs, outputs]
+    bias: Array  # [outputs]
 
     def __call__(self, x: jax.Array) -> jax.Array:
-        out = jax.lax.conv_general_dilated(
-            x, self.weight, (2, 2), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
-        )
+        out = jax.lax.conv_general_dilated(x, self.weight, (2, 2), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
         return out + self.bias
 
 
@@ -44,8 +45,8 @@ class Body(eqx.Module):
 
     layers: tuple[Linear | Conv, ...]
 
-    def __call__(self, observations: jax.Array) -> jax.Array:
-        x = observations
+    def __call__(self, observations: Array) -> jax.Array:
+        x = jnp.asarray(observations)
         if isinstance(self.layers[0], Conv):
             batch = x.shape[:-3]
             x = x.reshape(-1, *x.shape[-3:]).astype(jnp.float32) / 255.0
@@ -66,18 +67,18 @@ class ActorCritic(eqx.Module):
     critic_body: Body | None  # None: the actor's body serves both
     actor_head: Linear
     critic_head: Linear
-    log_std: jax.Array | None
+    log_std: Array | None
 
-    def outputs(self, observations: jax.Array) -> jax.Array:
+    def outputs(self, observations: Array) -> jax.Array:
         """Parameters of the action distribution, [..., outputs]."""
         return self._head(self.actor_body(observations))
 
-    def value(self, observations: jax.Array) -> jax.Array:
+    def value(self, observations: Array) -> jax.Array:
         """Value estimates, [...]."""
         body = self.actor_body if self.critic_body is None else self.critic_body
         return self.critic_head(body(observations))[..., 0]
 
-    def outputs_and_value(self, observations: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def outputs_and_value(self, observations: Array) -> tuple[jax.Array, jax.Array]:
         """Both at once; a shared body is evaluated once."""
         hidden = self.actor_body(observations)
         hidden_critic = hidden if self.critic_body is None else self.critic_body(observations)

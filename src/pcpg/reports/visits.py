@@ -77,16 +77,12 @@ def draw_visits(visits: CoverVisits, path: Path, max_policies: int = 11) -> None
     for line, (name, counts) in zip(axes, pictures, strict=True):
         share = counts / max(counts.sum(), 1e-12)
         for panel, axis in enumerate(line):
-            axis.imshow(
-                np.sqrt(share[panel]), cmap="viridis", vmin=0, vmax=np.sqrt(share.max()), aspect="auto"
-            )
+            axis.imshow(np.sqrt(share[panel]), cmap="viridis", vmin=0, vmax=np.sqrt(share.max()), aspect="auto")
             axis.set_xticks([])
             axis.set_yticks(range(rows) if rows <= 4 and panel == 0 else [])
             if rows <= 4 and panel == 0:
                 axis.set_yticklabels(visits.grid.rows, fontsize=6)
-        line[0].set_ylabel(
-            name, rotation=0, ha="right", va="center", fontsize=8, labelpad=30 if rows <= 4 else 4
-        )
+        line[0].set_ylabel(name, rotation=0, ha="right", va="center", fontsize=8, labelpad=30 if rows <= 4 else 4)
     for panel, name in enumerate(visits.grid.panels):
         axes[0][panel].set_title(name, fontsize=9)
     figure.suptitle(f"Visits of the cover, seed {visits.seed} (colour: square root of the share)", fontsize=9)

@@ -85,9 +85,7 @@ def weighted_rho(cover: Cover, weights: Array) -> Array:
     return np.einsum("n,nsa->sa", weights, cover.visits)
 
 
-def theory_bonus(
-    phi: Array, total_visits: Array, labels: Index | None, lam: float, beta: float, gamma: float
-) -> Bonus:
+def theory_bonus(phi: Array, total_visits: Array, labels: Index | None, lam: float, beta: float, gamma: float) -> Bonus:
     """Return b = 1{phi' Sigma_mix^-1 phi >= beta} / (1-gamma), Sigma_mix = sum of covariances + lambda I."""
     if labels is not None:
         mass = np.bincount(labels, weights=total_visits.reshape(-1), minlength=phi.shape[-1])
@@ -103,9 +101,7 @@ def theory_bonus(
 class Learner:
     """The parts of Algorithm 1 for one MDP, one set of features and one mode."""
 
-    def __init__(
-        self, mdp: TabularMDP, phi: Array, settings: Settings, mode: Mode, rng: np.random.Generator
-    ) -> None:
+    def __init__(self, mdp: TabularMDP, phi: Array, settings: Settings, mode: Mode, rng: np.random.Generator) -> None:
         self.phi = check_features(mdp, phi)
         settings.check(self.phi, mdp.gamma)
         if mode not in ("exact", "sampled"):
@@ -127,9 +123,7 @@ class Learner:
         return self._counted("covariance", lambda: visit_frequencies(self.sim, policy, self.settings.K))
 
     def extend(self, cover: Cover, policy: Array, visits: Array) -> Cover:
-        return Cover(
-            *(np.concatenate([old, new[None]]) for old, new in zip(cover, (policy, visits), strict=True))
-        )
+        return Cover(*(np.concatenate([old, new[None]]) for old, new in zip(cover, (policy, visits), strict=True)))
 
     def weights(self, cover: Cover) -> Array:
         n = len(cover.policies)
@@ -181,16 +175,12 @@ class Learner:
     def fit_samples(self, s: Index, a: Index, y: Array) -> Array:
         """Return theta^t from M pairs and their targets, by the solver of the settings."""
         if self.settings.critic == "sgd":
-            return critics.projected_sgd(
-                self.phi[s, a][None], y[None], self.settings.W, self.settings.sgd_step
-            )[0]
+            return critics.projected_sgd(self.phi[s, a][None], y[None], self.settings.W, self.settings.sgd_step)[0]
         # Least squares on samples is least squares on pairs, weighted by counts, with the mean target of each pair.
         index, size = s * self.mdp.num_actions + a, self.mdp.num_states * self.mdp.num_actions
         counts = np.bincount(index, minlength=size)
         means = np.bincount(index, weights=y, minlength=size) / np.maximum(counts, 1)
-        return critics.least_squares(
-            critics.factorise(self.phi, counts / len(y), self.labels), means, self.settings.W
-        )
+        return critics.least_squares(critics.factorise(self.phi, counts / len(y), self.labels), means, self.settings.W)
 
     def choose(self, policies: Array) -> int:
         """Return the index of the best policy by value under the true reward, exact or by counted episodes."""

@@ -32,9 +32,7 @@ def partition_labels(phi: Array) -> Index | None:
     """Return the label of each pair if phi is one-hot (tabular, aggregation), else None."""
     flat = phi.reshape(-1, phi.shape[-1])
     labels = flat.argmax(1)
-    one_hot = (np.count_nonzero(flat, axis=1) == 1).all() and (
-        flat[np.arange(len(flat)), labels] == 1.0
-    ).all()
+    one_hot = (np.count_nonzero(flat, axis=1) == 1).all() and (flat[np.arange(len(flat)), labels] == 1.0).all()
     return labels if one_hot else None
 
 

@@ -89,9 +89,7 @@ def linear_lock(
         keys = rng.integers(num_actions, size=width)
         phi[states, keys, right], phi[states, keys, wrong] = 1.0 - mix, mix
         mu[wrong, end] = 1.0
-        mu[right, states + width if h + 1 < horizon else [end] * width] = (
-            1.0 if h + 1 == horizon else 1.0 / width
-        )
+        mu[right, states + width if h + 1 < horizon else [end] * width] = 1.0 if h + 1 == horizon else 1.0 / width
     phi[end, :, dim - 1] = mu[dim - 1, end] = 1.0
     theta[2 * (horizon - 1)], theta[1] = 1.0, 0.05 if horizon > 1 else 0.0
     return from_parameters(phi, mu, theta, gamma)

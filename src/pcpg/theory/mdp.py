@@ -47,9 +47,7 @@ class TabularMDP:
             raise ValueError(f"r has shape {r.shape}; expected {P.shape[:2]}, one reward for each pair")
         available = np.ones(r.shape, bool) if self.available is None else np.array(self.available, dtype=bool)
         if available.shape != r.shape or not available.any(1).all():
-            raise ValueError(
-                "available must mark at least one action in every state, shape (states, actions)"
-            )
+            raise ValueError("available must mark at least one action in every state, shape (states, actions)")
         check_gamma(self.gamma)
         if not (0 <= int(self.s0) < P.shape[0]) or int(self.s0) != self.s0:
             raise ValueError(f"s0 is {self.s0}; expected a state index in 0..{P.shape[0] - 1}")
@@ -157,9 +155,7 @@ def check_distribution(mdp: TabularMDP, nu: ArrayLike) -> Array:
     """Return the distribution over pairs as an array, or raise a ValueError."""
     nu = np.asarray(nu, dtype=np.float64)
     if nu.shape != mdp.shape or (nu < 0.0).any() or abs(nu.sum() - 1.0) > SUM_TOLERANCE:
-        raise ValueError(
-            f"expected a distribution over pairs of shape {mdp.shape}, got {nu.shape}, sum {nu.sum():.6g}"
-        )
+        raise ValueError(f"expected a distribution over pairs of shape {mdp.shape}, got {nu.shape}, sum {nu.sum():.6g}")
     if (nu[~mdp.available] > 0.0).any():
         raise ValueError("the distribution over pairs puts mass on a missing action")
     return nu
@@ -183,9 +179,7 @@ def aggregation_features(labels: ArrayLike) -> Array:
     return np.eye(int(labels.max()) + 1)[labels]
 
 
-def random_mdp(
-    seed: int, num_states: int, num_actions: int, gamma: float, sparsity: float = 0.5
-) -> TabularMDP:
+def random_mdp(seed: int, num_states: int, num_actions: int, gamma: float, sparsity: float = 0.5) -> TabularMDP:
     """Return a random MDP: each row of P has about (1 - sparsity) S successors, rewards are uniform."""
     rng = np.random.default_rng(seed)
     support = rng.random((num_states, num_actions, num_states)) >= sparsity

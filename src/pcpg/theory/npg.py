@@ -54,9 +54,7 @@ def exponential_update(pi: Array, scores: Array, eta: float, known: Mask) -> Arr
     return np.where(known[:, None], updated, pi)
 
 
-def npg_update(
-    phi: Array, b: Array, available: Mask, fit: Fit, select: Select, T: int, eta: float
-) -> Improved:
+def npg_update(phi: Array, b: Array, available: Mask, fit: Fit, select: Select, T: int, eta: float) -> Improved:
     """Return the best of pi^0 .. pi^{T-1} by value under r + b, with the iterates."""
     known = known_states(b, available)
     iterates, thetas = np.empty((T, *b.shape)), np.empty((T, phi.shape[-1]))

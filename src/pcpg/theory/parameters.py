@@ -156,9 +156,7 @@ def theorem(
     """Return the theorem's numbers for accuracy 4 epsilon, as printed and corrected."""
     check_gamma(gamma)
     if not 0.0 < epsilon < 1.0 / (1.0 - gamma):
-        raise ValueError(
-            f"epsilon is {epsilon}; the theorem needs 0 < epsilon < 1/(1-gamma) = {1 / (1 - gamma):g}"
-        )
+        raise ValueError(f"epsilon is {epsilon}; the theorem needs 0 < epsilon < 1/(1-gamma) = {1 / (1 - gamma):g}")
     if not 0.0 < delta < 0.5:
         raise ValueError(f"delta is {delta}; the theorem needs 0 < delta < 1/2")
     if num_actions < 1 or not W > 0.0 or not intrinsic_dim >= 1.0:
@@ -186,8 +184,4 @@ def gain_bound(kind: Literal["finite", "rbf"], dim: int, constant: float = 1.0) 
         raise ValueError(f"kind is {kind!r}; expected 'finite' or 'rbf'")
     if dim < 1 or not constant > 0.0:
         raise ValueError("expected dim >= 1 and constant > 0")
-    return (
-        (lambda N: finite_dimensional_bound(N, dim))
-        if kind == "finite"
-        else (lambda N: rbf_bound(N, dim, constant))
-    )
+    return (lambda N: finite_dimensional_bound(N, dim)) if kind == "finite" else (lambda N: rbf_bound(N, dim, constant))

@@ -44,9 +44,7 @@ def lock(horizon: int, seed: int = 0) -> Problem:
     )
 
 
-def from_model(
-    name: str, model: "TabularModel", gamma: float, decisions: int, low: float, high: float
-) -> Problem:
+def from_model(name: str, model: "TabularModel", gamma: float, decisions: int, low: float, high: float) -> Problem:
     """Return an enumerable environment as a problem: r' = (r - low) / (high - low) before the end and 0 after it.
 
     Features are one-hot pairs, with ONE feature for each terminal state. Where rewards are shifted and episodes
@@ -94,9 +92,7 @@ def finite_horizon_return(P: Array, raw: Array, pi: Array, decisions: int, s0: i
     return float(V[s0])
 
 
-def random_linear(
-    seed: int, num_states: int = 200, num_actions: int = 5, dim: int = 10, gamma: float = 0.9
-) -> Problem:
+def random_linear(seed: int, num_states: int = 200, num_actions: int = 5, dim: int = 10, gamma: float = 0.9) -> Problem:
     """Return a random linear MDP as a problem."""
     made = linear_mdp.random_linear_mdp(seed, num_states, num_actions, dim, gamma)
     return Problem(f"random linear MDP d={dim} S={num_states}", made.mdp, made.phi, None, made)
@@ -166,14 +162,26 @@ def linear_settings(kind: str, mode: str) -> Settings:
     lam = 1e-3
     if kind == "lock":
         return Settings(N=20, T=20, eta=10.0, lam=lam, beta=beta_from_mass(0.01, lam), M=500, K=1000)
-    N = 3 if mode == "exact" else 4
-    return Settings(
-        N=N,
-        T=50,
-        eta=3.0,
-        lam=lam,
-        beta=beta_from_mass(0.01, lam),
-        M=8000,
-        select_episodes=200,
-        final_episodes=4000,
-    )
+    counts = {"M": 15_000, "K": 1000, "select_episodes": 200, "final_episodes": 2000}
+    return Settings(N=2, T=40, eta=3.0, lam=lam, beta=beta_from_mass(0.01, lam), **counts)
+
+
+NAMES = ("lock", "linear", "linear-lock", "chain", "deep-sea", "maze")
+
+
+def make(name: str, size: int | None, seed: int, mode: str) -> tuple[Problem, Settings]:
+    """Return the problem of this name and seed with practical settings; `size` is its depth, length or side."""
+    if name == "lock":
+        return lock(size or 4, seed), lock_settings(size or 4, mode)
+    if name == "linear":
+        return random_linear(seed), linear_settings("random", mode)
+    if name == "linear-lock":
+        return linear_lock(seed, size or 6), linear_settings("lock", mode)
+    small = {
+        "chain": lambda: chain(size or 8),
+        "deep-sea": lambda: deep_sea(size or 8, seed),
+        "maze": lambda: maze(size or 8, seed),
+    }
+    if name not in small:
+        raise ValueError(f"mdp is {name!r}; expected one of {', '.join(NAMES)}")
+    return small[name](), Settings(N=40, T=50, eta=20.0, beta=beta_from_mass(5e-4), M=1000, K=4000)

@@ -101,9 +101,7 @@ def d_sampler(sim: Simulator, policies: Policies, which: Index, start: Pairs | N
     return Pairs(s, a)
 
 
-def q_estimator(
-    sim: Simulator, policies: Policies, which: Index, start: Pairs, r: Array, cap: float = np.inf
-) -> Array:
+def q_estimator(sim: Simulator, policies: Policies, which: Index, start: Pairs, r: Array, cap: float = np.inf) -> Array:
     """Return one unbiased estimate of Q^pi(s, a; r) a chain; `cap` cuts estimates where a bound is needed."""
     s, a = start.s.copy(), start.a.copy()
     sim.play(s)

@@ -1,0 +1,260 @@
+"""What `pcpg theory` offers: one frozen dataclass for each command; calling it does the work and returns JSON-able data.
+
+Tables go to standard error, so that with `json` standard output holds one JSON object and nothing else.
+"""
+
+import json as json_module
+import math
+import sys
+import time
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from pcpg.theory import algorithm1, diagnostics, exact, parameters, problems
+from pcpg.theory.settings import Settings
+
+Result = dict[str, Any]
+
+EPSILON_SHARE = 0.05  # eps-optimal: within this share of the gap between the optimal and the uniform policy
+
+
+@dataclass(frozen=True)
+class Run:
+    """Run Algorithms 1 and 2 on a tabular or linear MDP and evaluate the returned policy exactly."""
+
+    mdp: Literal["lock", "linear", "linear-lock", "chain", "deep-sea", "maze"] = "lock"
+    """Which MDP: the combination lock, random linear MDPs, the linear lock, or a small environment."""
+    horizon: int | None = None
+    """Depth of a lock, length of the chain, side of the sea or of the maze; by default 4, 6 (linear lock) or 8."""
+    mode: Literal["exact", "sampled"] = "sampled"
+    """exact: population covariances and values. sampled: only resets to s0, every step counted."""
+    seeds: int = 1
+    """How many instances, with consecutive seeds."""
+    seed: int = 0
+    """The first seed, of the instance and of the sampling."""
+    N: int | None = None
+    """Episodes of Algorithm 1."""
+    T: int | None = None
+    """Iterations of NPG in each episode."""
+    eta: float | None = None
+    """Learning rate of NPG."""
+    beta: float | None = None
+    """Threshold of the quadratic form from which a pair is unknown."""
+    lam: float | None = None
+    """Ridge of the covariance."""
+    M: int | None = None
+    """Pairs for each critic."""
+    K: int | None = None
+    """Pairs for each covariance."""
+    critic: Literal["least_squares", "sgd"] | None = None
+    """Solver of the critic."""
+    W: float | None = None
+    """Bound on the norm of the critic."""
+    weights: Literal["uniform", "d_optimal"] | None = None
+    """Weights of the policies of the cover in the roll-in."""
+    json: bool = False
+    """Print one JSON object on standard output."""
+    out: Path | None = None
+    """Write the JSON object to this file too."""
+    png: Path | None = None
+    """Draw value, escape probability and information gain over the episodes of the first seed."""
+
+    def __call__(self) -> Result:
+        """Return values, gaps and counted steps of every seed."""
+        if self.seeds < 1 or self.seed < 0:
+            raise ValueError(f"seeds is {self.seeds} and seed is {self.seed}; expected seeds >= 1 and seed >= 0")
+        if self.horizon is not None and self.horizon < 1:
+            raise ValueError(f"horizon is {self.horizon}; expected at least one")
+        rows, began = [], time.perf_counter()
+        for seed in range(self.seed, self.seed + self.seeds):
+            rows.append(self._one(seed))
+            print(
+                f"seed {seed}: gap {rows[-1]['value_gap']:.4g} (eps {rows[-1]['epsilon']:.4g}), {rows[-1]['steps']:,} steps",
+                file=sys.stderr,
+            )
+        if self.png is not None:
+            from pcpg.theory.pictures import draw_run
+
+            draw_run(rows[0]["episodes"], rows[0]["optimal"], self.png)
+        raw = [row["raw_return"] for row in rows]
+        result: Result = {
+            "mdp": rows[0]["name"],
+            "mode": self.mode,
+            "seeds": [row["seed"] for row in rows],
+            "raw_return": None if raw[0] is None else raw,
+            "env_steps_per_seed": max(row["steps"] for row in rows),
+            "epsilon": min(row["epsilon"] for row in rows),
+            "epsilon_per_seed": [row["epsilon"] for row in rows],
+            "value_gap": [row["value_gap"] for row in rows],
+            "solved": sum(row["value_gap"] <= row["epsilon"] for row in rows),
+            "env_steps": [row["steps"] for row in rows],
+            "steps_by_kind": rows[0]["samples"],
+            "optimal_value": [row["optimal"] for row in rows],
+            "uniform_value": [row["uniform"] for row in rows],
+            "settings": rows[0]["settings"],
+            "bound": rows[0]["bound"],
+            "episodes": rows[0]["episodes"],
+        }
+        # Times are for people and differ between runs; the JSON object is reproducible.
+        print(f"{time.perf_counter() - began:.1f} s", file=sys.stderr)
+        return _finish(result, self.json, self.out, self.render)
+
+    def settings(self, practical: Settings) -> Settings:
+        """Return the practical settings with what was asked for in their place."""
+        names = {field.name for field in fields(Settings)}
+        asked = {name: value for name, value in vars(self).items() if name in names and value is not None}
+        return replace(practical, **asked)
+
+    def _one(self, seed: int) -> Result:
+        problem, practical = problems.make(self.mdp, self.horizon, seed, self.mode)
+        settings = self.settings(practical)
+        found = algorithm1.run(problem.mdp, problem.phi, settings, self.mode, seed)
+        best, uniform = problem.gap()
+        return {
+            "seed": seed,
+            "name": problem.name,
+            "raw_return": None if problem.raw_return is None else problem.raw_return(found.pi),
+            "value_gap": best - exact.value(problem.mdp, found.pi),
+            "epsilon": EPSILON_SHARE * (best - uniform),
+            "optimal": best,
+            "uniform": uniform,
+            "steps": found.steps,
+            "samples": found.samples,
+            "settings": settings.as_dict(),
+            "episodes": [episode._asdict() for episode in found.episodes],
+            "bound": _bound(problem, settings, found),
+        }
+
+    @staticmethod
+    def render(result: Result) -> None:
+        """Print the seeds of a run as a table on standard error."""
+        table = _table(f"{result['mdp']}, {result['mode']}", "seed", "raw return", "gap", "eps", "environment steps")
+        raw = result["raw_return"] or [None] * len(result["seeds"])
+        rows = zip(
+            result["seeds"], raw, result["value_gap"], result["epsilon_per_seed"], result["env_steps"], strict=True
+        )
+        for seed, back, gap, eps, steps in rows:
+            shown = "-" if back is None else f"{back:.4f}"
+            table.add_row(str(seed), shown, f"{gap:.5f}", f"{eps:.5f}", f"{steps:,}")
+        _print(table)
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """Print what the main theorem asks for, as printed in the paper and corrected, in pairs and environment steps."""
+
+    epsilon: float = 0.1
+    """A quarter of the accuracy: the theorem promises 4 epsilon."""
+    gamma: float = 0.9
+    """Discount."""
+    dim: int = 10
+    """Dimension of the features; of the concatenated state and action for the RBF kernel."""
+    actions: int = 10
+    """Number of actions."""
+    setting: Literal["linear", "aggregation"] = "linear"
+    """W = omega + xi/(1-gamma)^2 (linear MDP), or sqrt(dim)/(1-gamma)^2 (aggregation with dim abstract states)."""
+    W: float | None = None
+    """The bound on the critic's norm, instead of the setting's."""
+    omega: float | None = None
+    """Norm of theta in a linear MDP; sqrt(dim) by default, 1 for the RBF kernel."""
+    xi: float | None = None
+    """Norm bound of mu in a linear MDP; sqrt(dim) by default, 1 for the RBF kernel."""
+    gain: Literal["finite", "rbf"] = "finite"
+    """Information gain: d log(1+N), or constant log(1+N)^(d+1)."""
+    constant: float = 1.0
+    """The constant of the RBF rate, which the literature does not give."""
+    intrinsic_dim: float | None = None
+    """Largest intrinsic dimension of a covariance; dim by default (an upper bound in finite dimension)."""
+    delta: float = 0.1
+    """Probability of failure."""
+    json: bool = False
+    """Print one JSON object on standard output."""
+    out: Path | None = None
+    """Write the JSON object to this file too."""
+
+    def __call__(self) -> Result:
+        """Return the theorem's numbers, as printed and corrected."""
+        gain = parameters.gain_bound(self.gain, self.dim, self.constant)
+        if self.gamma is not None:
+            parameters.check_gamma(self.gamma)
+        W = self.W
+        if W is None and self.setting == "aggregation":
+            W = parameters.aggregation_W(self.dim, self.gamma)
+        if W is None:
+            norm = math.sqrt(self.dim) if self.gain == "finite" else 1.0
+            W = parameters.linear_W(self.omega or norm, self.xi or norm, self.gamma)
+        intrinsic = float(self.dim) if self.intrinsic_dim is None else self.intrinsic_dim
+        found = parameters.theorem(self.epsilon, self.gamma, self.actions, W, gain, intrinsic, self.delta)
+        result = found._asdict() | {"paper": found.paper._asdict(), "corrected": found.corrected._asdict()}
+        result["accuracy"] = 4.0 * self.epsilon
+        if self.gain == "finite":
+            factor = 4.0 * W**2 / (self.epsilon * (1.0 - self.gamma)) ** 3
+            result["paper_remark_N"] = parameters.paper_N_finite(factor, self.dim)
+        return _finish(result, self.json, self.out, self.render)
+
+    @staticmethod
+    def render(result: Result) -> None:
+        """Print the numbers side by side on standard error."""
+        table = _table(f"accuracy {result['accuracy']:g}, W = {result['W']:.4g}", "number", "paper", "corrected")
+        for name, value in result["paper"].items():
+            table.add_row(name, f"{value:.4g}", f"{result['corrected'][name]:.4g}")
+        _print(table)
+
+
+def _bound(problem: problems.Problem, settings: Settings, found: algorithm1.Run) -> Result:
+    """Return the right-hand side of the final theorem at this N, T, beta, with what was reached on the left."""
+    gamma, dim = problem.mdp.gamma, problem.phi.shape[-1]
+    W = problem.linear.W if problem.linear is not None else parameters.aggregation_W(dim, gamma)
+    gain = found.bonuses[-1].log_det
+    bounds = diagnostics.agnostic_bound(
+        problem.mdp, settings.T, settings.N, W, settings.beta, settings.lam, gain, 0.0, 0.0
+    )
+    return {"W": W, "information_gain": gain, **bounds._asdict(), "total": bounds.total}
+
+
+def _finish(result: Result, as_json: bool, out: Path | None, render: Any) -> Result:
+    result = clean(result)
+    text = json_module.dumps(result, allow_nan=False)
+    if out is not None:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_text(text + "\n")
+    if as_json:
+        print(text)
+    else:
+        render(result)
+    return result
+
+
+def clean(value: Any) -> Any:
+    """Return the value with NumPy types as Python ones, and what JSON cannot hold (inf, nan) as None."""
+    if isinstance(value, dict):
+        return {str(key): clean(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [clean(entry) for entry in value]
+    if isinstance(value, np.ndarray):
+        return clean(value.tolist())
+    if isinstance(value, bool | np.bool_):
+        return bool(value)
+    if isinstance(value, int | np.integer):
+        return int(value)
+    if isinstance(value, float | np.floating):
+        return float(value) if math.isfinite(value) else None
+    return str(value) if isinstance(value, Path) else value
+
+
+def _table(title: str, *columns: str) -> Any:
+    from rich.table import Table
+
+    table = Table(title=title)
+    for i, column in enumerate(columns):
+        table.add_column(column, justify="left" if i == 0 else "right")
+    return table
+
+
+def _print(table: Any) -> None:
+    from rich.console import Console
+
+    Console(stderr=True).print(table)
