@@ -32,7 +32,8 @@ def offences(source: str) -> Iterator[str]:
         elif isinstance(node, ast.Call):
             yield from _offences_of_call(node)
             loads = _last_name(node.func) in {"import_module", "__import__"}
-            names = [a.value for a in node.args if loads and isinstance(a, ast.Constant) and isinstance(a.value, str)]
+            constants = [a.value for a in node.args if loads and isinstance(a, ast.Constant)]
+            names = [value for value in constants if isinstance(value, str)]
         yield from (f"line {node.lineno}: imports {name}" for name in names if MODULES & set(name.split(".")))
 
 
@@ -53,7 +54,7 @@ def _last_name(function: ast.expr) -> str:
 def test_no_file_of_the_library_unpickles_or_evaluates() -> None:
     files = sorted(SOURCE.rglob("*.py"))
     assert files
-    found = [f"{path.relative_to(SOURCE)}, {offence}" for path in files for offence in offences(path.read_text())]
+    found = [f"{path}, {offence}" for path in files for offence in offences(path.read_text())]
     assert not found
 
 
@@ -77,6 +78,6 @@ def test_the_search_finds_what_it_looks_for(source: str) -> None:
     assert list(offences(source))
 
 
-@pytest.mark.parametrize("source", ["np.load('a', allow_pickle=False)", "model.eval()", "from . import pickles"])
+@pytest.mark.parametrize("source", ["np.load('a', allow_pickle=False)", "a.eval()", "from . import pickles"])
 def test_the_search_leaves_harmless_code_alone(source: str) -> None:
     assert not list(offences(source))

@@ -79,7 +79,7 @@ def stepping(change) -> Any:
     """A good environment whose `step` is changed, `transition` not; `change` sees both results."""
 
     def step(self, key, state, action, params):
-        moved = self.transition(jax.random.split(key)[0], state, action, params)
+        moved = self.transition(jax.random.split(jax.random.clone(key))[0], state, action, params)
         return change(Good.step(self, key, state, action, params), moved)
 
     return broken(step=step)

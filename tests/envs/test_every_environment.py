@@ -18,8 +18,6 @@ def test_the_probe_that_breaks_the_contract_on_purpose_is_caught(where: str):
         check_environment(make("ProbeNonFinite-v0", where=where))
 
 
-@pytest.mark.parametrize(
-    ("env_id", "options"), [("CombinationLock-v0", {"horizon": 1}), ("DeepSea-v0", {"size": 1})]
-)
+@pytest.mark.parametrize(("env_id", "options"), [("CombinationLock-v0", {"horizon": 1}), ("DeepSea-v0", {"size": 1})])
 def test_the_smallest_sizes_keep_the_contract(env_id: str, options: dict):
     check_environment(make(env_id, **options), seed=3, num_steps=20)

@@ -1,6 +1,5 @@
 """The functional environments as Gymnasium environments."""
 
-import subprocess
 import sys
 from typing import Any
 
@@ -64,9 +63,7 @@ def test_a_seed_repeats_the_episodes_and_another_does_not():
     first, second, other = run(5), run(5), run(6)
     assert first == second
     assert first != other
-    assert (
-        len({tuple(observation) for observation in first}) == 2
-    )  # a reset without a seed does not start over
+    assert len({tuple(observation) for observation in first}) == 2  # a reset without a seed does not start over
 
 
 def test_without_any_seed_two_environments_differ():
@@ -160,26 +157,29 @@ def test_vector_environments_of_gymnasium_work():
     assert [all(end) for end in ends] == [False, False, True, False, False]
 
 
-def test_registering_again_adds_what_is_new_and_leaves_the_rest(monkeypatch: pytest.MonkeyPatch):
+@pytest.fixture
+def scratch_registries(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Copies of both registries that are thrown away after the test; returns Gymnasium's."""
+    theirs = dict(gymnasium.registry)
     monkeypatch.setattr(registry, "_ENTRIES", dict(registry._ENTRIES))
-    monkeypatch.setattr(gymnasium.envs.registration, "registry", dict(gymnasium.registry))
-    monkeypatch.setattr(gymnasium, "registry", gymnasium.envs.registration.registry)
-    before = dict(gymnasium.registry)
+    monkeypatch.setattr(gymnasium.envs.registration, "registry", theirs)
+    monkeypatch.setattr(gymnasium, "registry", theirs)
+    return theirs
+
+
+def test_registering_again_adds_what_is_new_and_leaves_the_rest(scratch_registries: dict[str, Any]):
+    before = dict(scratch_registries)
     registry.register("Mine-v0", OneStep, "for this test")
     register_all()
-    assert set(gymnasium.registry) - set(before) == {"pcpg/Mine-v0"}
-    assert all(gymnasium.registry[name] is spec for name, spec in before.items())
+    assert set(scratch_registries) - set(before) == {"pcpg/Mine-v0"}
+    assert all(scratch_registries[name] is kept for name, kept in before.items())
 
 
-def test_gymnasium_is_imported_only_when_asked_for_and_finds_the_module_by_itself():
-    program = """
-import sys
-import pcpg.envs
-assert "gymnasium" not in sys.modules
-import gymnasium
-assert "pcpg/Chain-v0" not in gymnasium.registry
-env = gymnasium.make("pcpg.envs.gymnasium_bridge:pcpg/Chain-v0", length=3)
-assert env.reset(seed=0)[0].tolist() == [1.0, 0.0, 0.0]
-"""
-    done = subprocess.run([sys.executable, "-W", "error", "-c", program], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+def test_gymnasium_finds_an_environment_by_the_name_of_the_module(
+    scratch_registries: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+):
+    for name in [name for name in scratch_registries if name.startswith("pcpg/")]:
+        del scratch_registries[name]
+    monkeypatch.delitem(sys.modules, "pcpg.envs.gymnasium_bridge")  # as if nobody had imported it yet
+    env = gymnasium.make("pcpg.envs.gymnasium_bridge:pcpg/Chain-v0", length=3)
+    assert env.reset(seed=0)[0].tolist() == [1.0, 0.0, 0.0]

@@ -154,18 +154,15 @@ def test_right_actions_return_four_in_every_played_episode():
     def decide(carry, key):
         at, total = carry
         good = jnp.asarray(params.good_action)[at.lock, at.kind, at.level - 1]
-        moved = env.transition(key, at, jnp.where(at.level == 0, 5 * better, good), params)
+        action = jnp.where(at.level == 0, 5 * better, good)
+        moved = jax.vmap(env.transition, (0, 0, 0, None))(jax.random.split(key, 64), at, action, params)
         return (moved.state, total + moved.reward), moved.terminated
 
-    def episode(key):
-        _, first = env.reset(key, params)
-        keys = jax.random.split(jax.random.clone(key), env.max_steps)
-        (_, total), ended = jax.lax.scan(decide, (first, jnp.float32(0)), keys)
-        return total, ended
-
-    totals, ended = jax.jit(jax.vmap(episode))(jax.random.split(jax.random.key(3), 64))
+    start = LockState(*[jnp.zeros(64, jnp.int32)] * 3)
+    keys = jax.random.split(jax.random.key(3), env.max_steps)
+    (_, totals), ended = jax.lax.scan(decide, (start, jnp.zeros(64)), keys)
     np.testing.assert_allclose(totals, 4.0, atol=1e-5)
-    np.testing.assert_array_equal(ended, np.tile([False] * 10 + [True], (64, 1)))
+    np.testing.assert_array_equal(ended, np.tile([[False]] * 10 + [[True]], (1, 64)))
 
 
 def test_instances_are_a_function_of_the_seed_and_uniform_over_seeds():

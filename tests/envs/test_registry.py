@@ -74,9 +74,7 @@ def test_an_option_of_the_wrong_type_is_named_with_its_value(horizon):
 def test_an_option_out_of_range_is_named_with_its_value():
     with pytest.raises(InvalidOption) as raised:
         make("CombinationLock-v0", horizon=0)
-    assert str(raised.value) == (
-        "CombinationLock-v0: horizon must be at least 1, got 0. Valid options: horizon=10"
-    )
+    assert str(raised.value) == ("CombinationLock-v0: horizon must be at least 1, got 0. Valid options: horizon=10")
 
 
 @pytest.mark.parametrize(
@@ -140,9 +138,7 @@ def test_the_listing_tells_options_spaces_and_length():
 
 
 def test_probes_are_marked_as_hidden_and_nothing_else_is():
-    assert [entry.id for entry in spec() if entry.hidden] == [
-        e.id for e in spec() if e.id.startswith("Probe")
-    ]
+    assert [entry.id for entry in spec() if entry.hidden] == [e.id for e in spec() if e.id.startswith("Probe")]
 
 
 def test_an_environment_with_required_options_is_listed_without_being_made(scratch_registry):

@@ -71,9 +71,7 @@ def test_every_row_of_the_model_is_a_distribution_and_the_end_absorbs(env: Any):
     ends = np.flatnonzero(model.terminal)
     assert all(model.transitions[end, :, end].tolist() == [1.0] * model.shape[1] for end in ends)
     assert np.all(model.rewards[model.terminal] == 0)
-    assert {array.dtype for array in (model.transitions, model.rewards, model.observations)} == {
-        np.dtype(float)
-    }
+    assert {array.dtype for array in (model.transitions, model.rewards, model.observations)} == {np.dtype(float)}
 
 
 @each_tabular
@@ -81,9 +79,7 @@ def test_the_value_of_a_policy_is_its_rewards_weighted_by_its_visits(env: Any):
     model = env.tabular(env.instance(2))
     policy = random_policy(model, 0)
     visits = occupancy(model, policy, env.max_steps)
-    assert policy_value(model, policy, env.max_steps) == pytest.approx(
-        np.sum(visits * model.rewards), abs=1e-12
-    )
+    assert policy_value(model, policy, env.max_steps) == pytest.approx(np.sum(visits * model.rewards), abs=1e-12)
     # All three environments have episodes of one length, whatever is played.
     assert visits.sum() == pytest.approx(env.max_steps, abs=1e-9)
     np.testing.assert_allclose(visits, visits.sum(axis=1, keepdims=True) * policy, atol=1e-15)

@@ -48,9 +48,7 @@ any_array = st.sampled_from(DTYPES).flatmap(
 
 
 @settings(max_examples=40, deadline=None)
-@given(
-    st.dictionaries(st.text(max_size=8).filter(lambda name: name != "__metadata__"), any_array, max_size=4)
-)
+@given(st.dictionaries(st.text(max_size=8).filter(lambda name: name != "__metadata__"), any_array, max_size=4))
 def test_every_array_comes_back_bit_for_bit(arrays: dict[str, np.ndarray]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "a.safetensors"
@@ -73,9 +71,7 @@ def test_every_array_comes_back_bit_for_bit(arrays: dict[str, np.ndarray]) -> No
     ],
 )
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_an_array_that_is_not_contiguous_is_stored_as_what_it_shows(
-    tmp_path: Path, view: Any, dtype: str
-) -> None:
+def test_an_array_that_is_not_contiguous_is_stored_as_what_it_shows(tmp_path: Path, view: Any, dtype: str) -> None:
     array = view(np.arange(24).reshape(4, 6).astype(dtype))
     write_arrays(tmp_path / "a.safetensors", {"a": array})
     back = read_arrays(tmp_path / "a.safetensors")["a"]
@@ -164,9 +160,7 @@ def test_a_missing_file_is_called_missing(tmp_path: Path) -> None:
         ("__metadata__", np.zeros(2), "cannot be the name of an array"),
     ],
 )
-def test_what_cannot_be_stored_exactly_is_refused_by_name(
-    tmp_path: Path, name: str, value: Any, message: str
-) -> None:
+def test_what_cannot_be_stored_exactly_is_refused_by_name(tmp_path: Path, name: str, value: Any, message: str) -> None:
     with pytest.raises(BadValue, match=message):
         write_arrays(tmp_path / "a.safetensors", {name: value})
     assert not list(tmp_path.iterdir())
@@ -177,9 +171,7 @@ def test_a_folder_that_is_not_there_gives_an_error_that_names_the_file(tmp_path:
         write_arrays(tmp_path / "nowhere" / "a.safetensors", example())
 
 
-def test_a_full_disk_leaves_the_old_file_and_nothing_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_leaves_the_old_file_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "a.safetensors"
     sha256 = write_arrays(path, example())
 
@@ -187,9 +179,7 @@ def test_a_full_disk_leaves_the_old_file_and_nothing_else(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(
-        DiskFull, match=r"disk full while writing .*a\.safetensors; nothing already written is lost"
-    ):
+    with pytest.raises(DiskFull, match=r"disk full while writing .*a\.safetensors; nothing already written is lost"):
         write_arrays(path, {"w": np.zeros(9)})
     read_arrays(path, sha256)
     assert os.listdir(tmp_path) == [path.name]
@@ -232,9 +222,7 @@ def test_a_single_array_and_an_empty_tree_are_trees_too() -> None:
         ),
     ],
 )
-def test_arrays_that_do_not_fit_the_tree_are_refused_by_name(
-    found: dict[str, np.ndarray], message: str
-) -> None:
+def test_arrays_that_do_not_fit_the_tree_are_refused_by_name(found: dict[str, np.ndarray], message: str) -> None:
     with pytest.raises(DoesNotFit, match=message):
         unflatten({"w": np.zeros((2, 3), np.float32), "count": np.zeros((), np.int32)}, found)
 
@@ -262,8 +250,6 @@ def test_two_entries_of_one_name_are_refused() -> None:
         flatten({Name("a"): np.zeros(1), Name("b"): np.zeros(1)})
 
 
-@pytest.mark.parametrize(
-    "error", [DamagedFile("a", "cut"), OtherVersion("a", 2, 1), DiskFull("a", "b stays")]
-)
+@pytest.mark.parametrize("error", [DamagedFile("a", "cut"), OtherVersion("a", 2, 1), DiskFull("a", "b stays")])
 def test_errors_can_be_rebuilt_from_their_arguments(error: RunError) -> None:
     assert str(copy.copy(error)) == str(error)

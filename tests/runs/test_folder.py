@@ -70,9 +70,7 @@ def test_the_same_config_again_is_told_to_resume(run: RunFolder) -> None:
 
 def test_a_folder_with_other_files_is_refused_and_left_as_it_was(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("x")
-    with pytest.raises(
-        FolderTaken, match=r"is not empty and not a run \(it holds thesis\.tex\): choose another"
-    ):
+    with pytest.raises(FolderTaken, match=r"is not empty and not a run \(it holds thesis\.tex\): choose another"):
         RunFolder.create(tmp_path, CONFIG)
     with pytest.raises(FolderTaken, match=r"thesis\.tex is a file: choose another --out"):
         RunFolder.create(tmp_path / "thesis.tex", CONFIG)
@@ -86,9 +84,7 @@ def test_an_empty_folder_or_one_of_a_killed_creation_is_taken(tmp_path: Path) ->
     assert sorted(os.listdir(tmp_path)) == [".lock", "config.json"]
 
 
-def test_of_two_creations_at_once_the_second_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_of_two_creations_at_once_the_second_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_folder = folder.make_folder
 
     def overtaken(path: Path) -> None:
@@ -144,9 +140,7 @@ def test_a_damaged_config_is_named_with_the_cause(run: RunFolder, damage: Any, m
         RunFolder.create(run.path, CONFIG)
 
 
-def test_a_run_of_another_format_is_refused_with_both_versions(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_of_another_format_is_refused_with_both_versions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(documents, "FORMAT_VERSION", 2)
     RunFolder.create(tmp_path / "run", CONFIG)
     monkeypatch.undo()
@@ -164,9 +158,7 @@ def test_the_summary_marks_the_end(run: RunFolder) -> None:
 def test_a_member_is_written_once(run: RunFolder) -> None:
     sha256 = run.write_member(0, MEMBER)
     assert run.write_member(0, MEMBER) == sha256, "a resumed run writes the same again"
-    with pytest.raises(
-        FolderTaken, match=r"0000\.safetensors holds another member 0, and members never change"
-    ):
+    with pytest.raises(FolderTaken, match=r"0000\.safetensors holds another member 0, and members never change"):
         run.write_member(0, {"w": MEMBER["w"] + 1})
     np.testing.assert_array_equal(run.read_member(0, sha256)["w"], MEMBER["w"])
     with pytest.raises(DamagedFile, match=r"cover/0001\.safetensors: missing"):
@@ -198,9 +190,9 @@ def test_members_that_no_checkpoint_knows_can_be_dropped(run: RunFolder) -> None
 
 def test_a_second_writer_is_refused_and_a_reader_is_not(run: RunFolder) -> None:
     with run.lock():
-        with pytest.raises(FolderInUse, match=f"{run.path}: another process is training"):
-            with RunFolder.open(run.path).lock():
-                pass
+        reader = RunFolder.open(run.path)
+        with pytest.raises(FolderInUse, match=f"{run.path}: another process is training"), reader.lock():
+            pass
     with run.lock():
         pass
 

@@ -29,11 +29,7 @@ def write_all(path: Path, records: list[dict[str, Any]]) -> bytes:
     st.lists(
         st.dictionaries(
             st.text().filter(lambda name: name != "step"),
-            st.floats(allow_nan=False, allow_infinity=False)
-            | st.integers()
-            | st.text()
-            | st.none()
-            | st.booleans(),
+            st.floats(allow_nan=False, allow_infinity=False) | st.integers() | st.text() | st.none() | st.booleans(),
             max_size=4,
         ),
         max_size=4,
@@ -108,9 +104,7 @@ def test_a_report_that_cannot_be_stored_is_refused_and_leaves_the_file(
     assert path.read_bytes() == before
 
 
-@pytest.mark.parametrize(
-    "line", [b'{"step": 1, "a":', b"[1]", b'{"step": NaN}', b'{"a": 1}', b'{"step": 0}', b"\xff"]
-)
+@pytest.mark.parametrize("line", [b'{"step": 1, "a":', b"[1]", b'{"step": NaN}', b'{"a": 1}', b'{"step": 0}', b"\xff"])
 def test_a_damaged_line_is_named_by_its_number(tmp_path: Path, line: bytes) -> None:
     path = tmp_path / "metrics.jsonl"
     path.write_bytes(b'{"step": 1}\n' + line + b'\n{"step": 2}\n')

@@ -105,8 +105,8 @@ class ExploreConfig:
 class ExploitConfig:
     """Learning the task on the finished cover."""
 
-    num_rounds: int = 8
-    """Rounds of updates; 0: no exploitation."""
+    num_rounds: int = -1
+    """Rounds of updates; 0: no exploitation; -1: one for each decision of an episode, and four."""
     start_share: float = 0.2
     """Share of the episodes without roll-in."""
     epsilon: float = 0.05
@@ -121,8 +121,8 @@ class ExploitConfig:
     def __post_init__(self) -> None:
         within(self, "epsilon", 1e-6, 1.0)
         within(self, "start_share", 0.0, 1.0)
-        if self.num_rounds < 0:
-            raise ValueError(f"num_rounds must be 0 or more, got {self.num_rounds}")
+        if self.num_rounds < -1:
+            raise ValueError(f"num_rounds must be -1 (by the formula) or more, got {self.num_rounds}")
 
 
 @dataclasses.dataclass(frozen=True)

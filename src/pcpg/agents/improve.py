@@ -131,7 +131,7 @@ class Learner:
 
         def update(carry: _Carry, scanned: tuple[jax.Array, jax.Array]) -> tuple[_Carry, Any]:
             index, key = scanned
-            return self._update(inputs, carry, key, index / num_updates)
+            return self._update(inputs, carry, key, index.astype(jnp.float32) / num_updates)
 
         carry = _Carry(inputs.policy, inputs.adam, inputs.rnd)
         keys = jax.random.split(key, num_updates)
@@ -254,7 +254,7 @@ class Learner:
         if keep == samples.mask.shape[0]:
             return samples
         # Own steps first, in random order: the highest bit says whether the step is somebody else's.
-        chance = jax.random.bits(key, samples.mask.shape) >> 1
+        chance = jax.random.bits(key, samples.mask.shape, jnp.uint32) >> 1
         order = jnp.argsort(chance | ((~samples.mask).astype(jnp.uint32) << 31))
         return jax.tree.map(lambda x: x[order[:keep]], samples)
 

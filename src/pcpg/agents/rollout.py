@@ -64,7 +64,7 @@ def rollout(
         outputs = _select(own, outputs, _roll_in_outputs(roll_in, observation))
         action = distribution.sample(key_own, outputs)
         first = t == roll_in.length
-        flip = first & (jax.random.uniform(key_flip, (num_episodes,)) < epsilon)
+        flip = first & (jax.random.uniform(key_flip, (num_episodes,), jnp.float32) < epsilon)
         action = _select(flip, distribution.random(key_random, (num_episodes,)), action)
         log_prob = distribution.log_prob(outputs, action)
         mixed = mixed_log_prob(log_prob, distribution.random_log_prob(action), epsilon)

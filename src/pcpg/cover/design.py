@@ -22,7 +22,9 @@ import numpy as np
 # Share of the gain promised by the slope that a full Newton step must deliver.
 _ARMIJO = 0.01
 # Curvature added to H, relative to its mean: makes the step unique where policies are interchangeable.
-_PROXIMAL = 1e-10
+_PROXIMAL = 1e-8
+
+_UNRESOLVED = "sigmas must have scales that float64 can resolve together, got a mean that cannot be inverted"
 
 
 class Design(NamedTuple):
@@ -82,11 +84,9 @@ def d_optimal(
     if not 0.0 < rounding < 1.0:
         raise ValueError(f"rounding must lie in (0, 1), got {rounding}")
     problem = _whiten(sigmas, float(ridge), rounding)
-    n, rank = problem.sigmas.shape[:2]
-    gradient = np.trace(problem.sigmas, axis1=1, axis2=2)
-    point = _Point(np.full(n, 1.0 / n), None, 0.0, gradient, float(gradient.max() - gradient.mean()))
+    rank = len(problem.ridge)
     floor = 1e-15 * rank  # the rounding of g, whose mean is the rank
-    iterations = 0
+    point, iterations = _start(problem), 0
     while point.gap > max(tol, floor) and iterations < max_iterations:
         following = _step(problem, point)
         if following is None:
@@ -120,7 +120,7 @@ def _checked(sigmas: np.ndarray) -> np.ndarray:
         raise ValueError(f"sigmas must have shape [n, d, d] with n, d >= 1, got {list(sigmas.shape)}")
     if sigmas.dtype.kind not in "iuf":
         raise ValueError(f"sigmas must hold real numbers, got dtype {sigmas.dtype}")
-    if sigmas.dtype.kind != "f":
+    if sigmas.dtype not in (np.float32, np.float64):
         sigmas = sigmas.astype(np.float64)
     slack = math.sqrt(np.finfo(sigmas.dtype).eps)
     for i, sigma in enumerate(sigmas):
@@ -181,12 +181,17 @@ def _range(
         # Rounding is relative to each entry: with a diagonal of ones a rare feature does not look like it.
         scale = np.sqrt(np.where(total.diagonal() > 0.0, total.diagonal(), 1.0))
         values, vectors = np.linalg.eigh(total / np.outer(scale, scale))
+        if values[0] < -1e-4 * values[-1]:
+            raise ValueError(
+                "sigmas must be positive semi-definite, got a sum whose eigenvalues, at a diagonal of ones, go from "
+                f"{values[0]:.3g} to {values[-1]:.3g}"
+            )
         basis = np.linalg.qr(scale[:, None] * vectors[:, values > dim * rounding * values[-1]])[0]
         try:
             return basis, _whitener(basis.T @ mean @ basis + ridge * np.eye(basis.shape[1]))
         except np.linalg.LinAlgError:
             continue
-    raise ValueError("sigmas must be positive semi-definite, got a mean with a negative eigenvalue")
+    raise ValueError(_UNRESOLVED)
 
 
 def _whitener(matrix: np.ndarray) -> tuple[np.ndarray, float]:
@@ -197,6 +202,20 @@ def _whitener(matrix: np.ndarray) -> tuple[np.ndarray, float]:
     factor = np.linalg.cholesky(matrix / np.outer(scale, scale))
     log_det = 2.0 * float(np.log(factor.diagonal() * scale).sum())
     return np.linalg.inv(factor).T / scale[:, None], log_det
+
+
+def _start(problem: _Problem) -> _Point:
+    """What is known at the uniform weights."""
+    weights = np.full(len(problem.sigmas), 1.0 / len(problem.sigmas))
+    mixture = np.einsum("i,ijk->jk", weights, problem.sigmas) + problem.ridge
+    # Scales far apart make whitening inexact; where M is not quite I it must not be taken for it.
+    if np.abs(mixture - np.eye(len(mixture))).max() > 1e-11:
+        point = _evaluate(problem, weights)
+        if point is None:
+            raise ValueError(_UNRESOLVED)
+        return point
+    gradient = np.trace(problem.sigmas, axis1=1, axis2=2)
+    return _Point(weights, None, 0.0, gradient, float(gradient.max() - gradient.mean()))
 
 
 def _evaluate(problem: _Problem, weights: np.ndarray) -> _Point | None:

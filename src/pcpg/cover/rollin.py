@@ -32,11 +32,11 @@ def draw_roll_in(
     """
     key_policy, key_length, key_start = jax.random.split(key, 3)
     cumulative = jnp.cumsum(weights)
-    point = jax.random.uniform(key_policy, (num_groups, 1)) * cumulative[-1]
+    point = jax.random.uniform(key_policy, (num_groups, 1), jnp.float32) * cumulative[-1]
     index = jnp.minimum(jnp.sum(point >= cumulative, axis=-1), weights.shape[0] - 1)
     policies = jax.tree.map(lambda leaf: jnp.asarray(leaf)[index], members)
     length = jax.random.randint(key_length, (num_episodes,), 0, horizon, dtype=jnp.int32)
-    at_start = jax.random.uniform(key_start, (num_episodes,)) < start_share
+    at_start = jax.random.uniform(key_start, (num_episodes,), jnp.float32) < start_share
     return RollIn(policies, jnp.where(at_start, 0, length))
 
 

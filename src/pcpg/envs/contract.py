@@ -28,11 +28,25 @@ class ContractError(AssertionError):
     """An environment does not do what the protocol says."""
 
 
-class _Round(NamedTuple):
-    """All that one key, state and action give: the same decision by `transition` and by `step`."""
+class _Keys(NamedTuple):
+    """The data of a key and of its two halves, as plain numbers: each key is used several times, on purpose."""
+
+    whole: np.ndarray
+    move: np.ndarray
+    reset: np.ndarray
+
+
+class _Single(NamedTuple):
+    """What `transition` and `reset` give with the two halves of a key."""
 
     moved: Step[Any]
-    restarted: tuple[jax.Array, Any]  # what `reset` gives with the second half of the key
+    restarted: tuple[jax.Array, Any]
+
+
+class _Round(NamedTuple):
+    """The same decision by `transition` and by `step`, and the cell it led to."""
+
+    single: _Single
     stepped: Step[Any]
     cell: jax.Array
 
@@ -129,23 +143,29 @@ def _check_observation_type(space: Space, observation: Any, source: str) -> None
 def _check_rounds(env: AnyEnvironment, params: Any, seed: int, num_steps: int) -> None:
     """Play `num_steps` random decisions, the first ones again side by side, and check what came out."""
     rng = np.random.default_rng(seed)
-    # Keys travel as plain numbers here: each is used several times, on purpose.
-    keys = np.asarray(jax.random.key_data(jax.random.split(jax.random.key(seed), num_steps + 1)))
+    keys = _keys(seed, num_steps + 1)
     start, play = jax.jit(_starter(env)), jax.jit(_player(env))
-    observation, state, cell = start(keys[-1], params)
+    observation, state, cell = start(keys[-1].whole, params)
     inputs, rounds = [], []
     for key in keys[:-1]:
         inputs.append((key, state, _sample(env.action_space, rng)))
         rounds.append(play(*inputs[-1], params))
         state = rounds[-1].stepped.state
-    _check_repeated(env, params, inputs[:REPEATED], rounds[:REPEATED])
+    _check_repeated(env, params, inputs[:REPEATED], [result.single for result in rounds[:REPEATED]])
     _check_place(env, observation, cell, "reset")
     age = 0
     for number, result in enumerate(rounds):
-        ended = bool(result.moved.terminated) or bool(result.moved.truncated)
+        ended = bool(result.single.moved.terminated) or bool(result.single.moved.truncated)
         _check_round(env, result, ended, f"step {number}")
         age = 0 if ended else age + 1
         _require(age < env.max_steps, f"the episode goes on after max_steps={env.max_steps} decisions")
+
+
+def _keys(seed: int, number: int) -> list[_Keys]:
+    whole = jax.random.split(jax.random.key(seed), number)
+    halves = jax.vmap(jax.random.split)(jax.random.clone(whole))
+    whole, halves = np.asarray(jax.random.key_data(whole)), np.asarray(jax.random.key_data(halves))
+    return [_Keys(*row) for row in zip(whole, halves[:, 0], halves[:, 1], strict=True)]
 
 
 def _starter(env: AnyEnvironment) -> Callable[..., tuple[jax.Array, Any, jax.Array]]:
@@ -156,14 +176,23 @@ def _starter(env: AnyEnvironment) -> Callable[..., tuple[jax.Array, Any, jax.Arr
     return start
 
 
-def _player(env: AnyEnvironment) -> Callable[..., _Round]:
-    """The round of an environment as a new function, so that it is traced anew."""
+def _single_player(env: AnyEnvironment) -> Callable[..., _Single]:
+    """`transition` and `reset` as a new function, so that they are traced anew."""
 
-    def play(data: jax.Array, state: Any, action: jax.Array, params: Any) -> _Round:
-        key_move, key_reset = jax.random.split(jax.random.wrap_key_data(data))
-        moved = env.transition(key_move, state, action, params)
-        stepped = env.step(jax.random.wrap_key_data(data), state, action, params)
-        return _Round(moved, env.reset(key_reset, params), stepped, _cell(env, moved.state))
+    def play(keys: Any, state: Any, action: jax.Array, params: Any) -> _Single:
+        key_move, key_reset = jax.random.wrap_key_data(keys.move), jax.random.wrap_key_data(keys.reset)
+        return _Single(env.transition(key_move, state, action, params), env.reset(key_reset, params))
+
+    return play
+
+
+def _player(env: AnyEnvironment) -> Callable[..., _Round]:
+    single_player = _single_player(env)
+
+    def play(keys: Any, state: Any, action: jax.Array, params: Any) -> _Round:
+        single = single_player(keys, state, action, params)
+        stepped = env.step(jax.random.wrap_key_data(keys.whole), state, action, params)
+        return _Round(single, stepped, _cell(env, single.moved.state))
 
     return play
 
@@ -172,21 +201,21 @@ def _cell(env: AnyEnvironment, state: Any) -> jax.Array:
     return jnp.array(-1) if env.cells is None else env.cell(state)
 
 
-def _check_repeated(env: AnyEnvironment, params: Any, inputs: list[tuple], rounds: list[_Round]) -> None:
+def _check_repeated(env: AnyEnvironment, params: Any, inputs: list[tuple], results: list[_Single]) -> None:
     """Many environments side by side must give what each gives alone.
 
     A second trace also finds what the first one has frozen: a draw from NumPy, a clock, a counter. Only where
     the results differ, a third one tells which of the two it was.
     """
-    alone = jax.tree.map(_stacked, *rounds)
-    axes = (0, 0, 0, None)
+    alone = jax.tree.map(_stacked, *results)
     try:
-        together = jax.jit(jax.vmap(_player(env), axes))(*jax.tree.map(_stacked, *inputs), params)
+        many = jax.jit(jax.vmap(_single_player(env), (0, 0, 0, None)))
+        together = many(*jax.tree.map(_stacked, *inputs), params)
     except Exception as error:
         raise ContractError(f"cannot be vectorised by jax.vmap: {error}") from error
     for name, field in (("reset", "restarted"), ("transition", "moved")):
         if not _same(getattr(alone, field), getattr(together, field)):
-            play = jax.jit(_player(env))
+            play = jax.jit(_single_player(env))
             again = jax.tree.map(_stacked, *[play(*given, params) for given in inputs])
             pure = _same(getattr(alone, field), getattr(again, field))
             _require(pure, f"{name} gives two results for the same key and arguments")
@@ -194,7 +223,7 @@ def _check_repeated(env: AnyEnvironment, params: Any, inputs: list[tuple], round
 
 
 def _check_round(env: AnyEnvironment, result: _Round, ended: bool, at: str) -> None:
-    moved, restarted, stepped, cell = result
+    (moved, restarted), stepped, cell = result
     _check_place(env, moved.observation, cell, at)
     _require(np.isfinite(moved.reward), f"{at}: the reward is not finite: {moved.reward}")
     kept = _same(stepped.info["final_observation"], moved.observation)

@@ -20,7 +20,7 @@ def ppo_loss(
     value_coef: float | jax.Array,
 ) -> tuple[jax.Array, Metrics]:
     """Clipped surrogate + value_coef * half squared error - entropy_coef * entropy, averaged over the mask."""
-    weight = mask / jnp.maximum(jnp.sum(mask), 1)
+    weight = mask.astype(jnp.float32) / jnp.maximum(jnp.sum(mask), 1)
     log_ratio = log_prob - behaviour_log_prob
     ratio = jnp.exp(log_ratio)
     clipped = jnp.clip(ratio, 1 - clip_eps, 1 + clip_eps)

@@ -74,7 +74,7 @@ def minimise(
         return (vector + step, adam), metrics
 
     def epoch(carry: tuple[jax.Array, Adam], key: jax.Array) -> tuple[tuple[jax.Array, Adam], Metrics]:
-        order = jnp.argsort(jax.random.bits(key, (size,)))[: count * minibatch_size]
+        order = jnp.argsort(jax.random.bits(key, (size,), jnp.uint32))[: count * minibatch_size]
         parts = jax.tree.map(lambda x: x[order].reshape(count, minibatch_size, *x.shape[1:]), batch)
         carry, metrics = jax.lax.scan(minibatch_step, carry, parts)
         return carry, jax.tree.map(jnp.mean, metrics)

@@ -49,7 +49,7 @@ def categorical(n: int) -> Distribution:
         # Inverse transform: one uniform number a decision, where the Gumbel trick needs n.
         weights = jnp.exp(outputs - jnp.max(outputs, axis=-1, keepdims=True))
         cumulative = jnp.cumsum(weights, axis=-1)
-        point = jax.random.uniform(key, (*outputs.shape[:-1], 1)) * cumulative[..., -1:]
+        point = jax.random.uniform(key, (*outputs.shape[:-1], 1), jnp.float32) * cumulative[..., -1:]
         # Ends at n - 2 at most before the clip in exact arithmetic; the clip guards the rounding of the sum.
         return jnp.minimum(jnp.sum(point >= cumulative, axis=-1), n - 1).astype(jnp.int32)
 
@@ -81,7 +81,7 @@ def gaussian(space: Box) -> Distribution:
 
     def sample(key: jax.Array, outputs: jax.Array) -> jax.Array:
         mean, log_std = jnp.split(outputs, 2, axis=-1)
-        return mean + jnp.exp(log_std) * jax.random.normal(key, mean.shape)
+        return mean + jnp.exp(log_std) * jax.random.normal(key, mean.shape, jnp.float32)
 
     def log_prob(outputs: jax.Array, actions: jax.Array) -> jax.Array:
         mean, log_std = jnp.split(outputs, 2, axis=-1)
@@ -101,7 +101,7 @@ def gaussian(space: Box) -> Distribution:
         mode=lambda outputs: jnp.split(outputs, 2, axis=-1)[0],
         log_prob=log_prob,
         entropy=entropy,
-        random=lambda key, shape: jax.random.uniform(key, (*shape, size), minval=space.low, maxval=space.high),
+        random=lambda key, shape: jax.random.uniform(key, (*shape, size), jnp.float32, space.low, space.high),
         random_log_prob=random_log_prob,
         to_env=lambda actions: jnp.clip(actions, space.low, space.high),
     )

@@ -36,7 +36,9 @@ class Conv(eqx.Module):
     bias: Array  # [outputs]
 
     def __call__(self, x: jax.Array) -> jax.Array:
-        out = jax.lax.conv_general_dilated(x, self.weight, (2, 2), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+        out = jax.lax.conv_general_dilated(
+            x, jnp.asarray(self.weight), (2, 2), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
+        )
         return out + self.bias
 
 

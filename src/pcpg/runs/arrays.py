@@ -41,9 +41,7 @@ def read_arrays(path: Path | str, sha256: str | None = None) -> dict[str, np.nda
     try:
         return dict(sorted(load(data).items()))
     except (SafetensorError, KeyError, ValueError, TypeError) as error:
-        raise DamagedFile(
-            path, _why_cut(data) or f"not a safetensors file of numpy arrays: {error}"
-        ) from error
+        raise DamagedFile(path, _why_cut(data) or f"not a safetensors file of numpy arrays: {error}") from error
 
 
 def encode_arrays(arrays: Mapping[str, np.ndarray]) -> bytes:

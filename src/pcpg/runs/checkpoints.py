@@ -150,9 +150,5 @@ def _remove(folder: Path) -> None:
 def _what_stays(root: Path) -> str:
     with contextlib.suppress(RunError, OSError):
         latest = load_latest(root)
-        return (
-            "there was no checkpoint before"
-            if latest is None
-            else f"the last good checkpoint {latest.step} stays"
-        )
+        return "there was no checkpoint before" if latest is None else f"the last good checkpoint {latest.step} stays"
     return "no good checkpoint was there before"

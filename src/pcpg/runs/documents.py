@@ -43,9 +43,7 @@ def read_json(path: Path) -> Document:
     body = {name: value for name, value in document.items() if name != "sha256"}
     version = document.get("format_version")
     if document.get("sha256") != _seal(body) or _encode(document) != data:
-        other = (
-            "" if version == FORMAT_VERSION else f" (it says format version {version}, not {FORMAT_VERSION})"
-        )
+        other = "" if version == FORMAT_VERSION else f" (it says format version {version}, not {FORMAT_VERSION})"
         raise DamagedFile(path, f"altered since it was written: its sha256 does not match{other}")
     if version != FORMAT_VERSION:
         raise OtherVersion(path, version, FORMAT_VERSION)

@@ -39,13 +39,9 @@ class JsonLines:
         line = plain(record, "record")
         step = line.get("step")
         if not _is_step(step):
-            raise BadValue(
-                f"a report for {self.path.name} has step {step!r}: expected an integer of at least 0"
-            )
+            raise BadValue(f"a report for {self.path.name} has step {step!r}: expected an integer of at least 0")
         if step < self._last_step:
-            raise BadValue(
-                f"{self.path}: a report of step {step} cannot follow one of step {self._last_step}"
-            )
+            raise BadValue(f"{self.path}: a report of step {step} cannot follow one of step {self._last_step}")
         append(self.path, json.dumps(line, allow_nan=False).encode("ascii") + b"\n")
         self._last_step = step
 

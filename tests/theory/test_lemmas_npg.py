@@ -1,0 +1,161 @@
+"""The regret of NPG on the augmented MDP, the critic's error, and the whole bound, with the paper's slips as companions."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pcpg.theory import algorithm1, critic, diagnostics, exact, parameters
+from pcpg.theory.augmented import augmented_comparator, augmented_mdp
+from pcpg.theory.information import max_information_gain
+from pcpg.theory.mdp import TabularMDP, check_features
+from pcpg.theory.npg import exponential_update, known_states, npg_update
+from pcpg.theory.settings import Settings
+
+seeds = st.integers(0, 2**31)
+many = settings(max_examples=25, deadline=None)
+
+
+def critic_error(it, pi, theta, A_true):
+    """Return E over the augmented comparator's occupancy of (A - A_hat) on known states."""
+    b, available = it.bonus.b, it.mdp.available
+    scores = b + it.phi @ theta
+    A_hat = scores - (pi * scores).sum(1, keepdims=True)
+    d = exact.occupancy(augmented_mdp(it.mdp, b), augmented_comparator(it.mdp, b, it.comparator))[:, :-1]
+    return float((d * (A_true - A_hat) * known_states(b, available)[:, None]).sum())
+
+
+@many
+@given(seeds, st.sampled_from([1, 3, 30]), st.sampled_from([0.3, 3.0]), st.booleans(), st.sampled_from([1, 7]))
+def test_npg_has_the_regret_of_the_lemma_whatever_the_critic_says(scene, ratios, seed, T, W, constant, states):
+    it = scene(seed, states=states)
+    if states == 1:  # a bandit that is known: here the bound is approached
+        it = it._replace(bonus=it.bonus._replace(b=np.zeros(it.mdp.shape)))
+    rng, g = np.random.default_rng(seed), 1 - it.mdp.gamma
+    fixed = it.comparator.reshape(-1) - 0.1 * rng.random(it.phi.shape[-1])
+
+    def fit(pi, t):
+        theta = fixed if constant else rng.normal(size=it.phi.shape[-1])
+        return W * theta / np.linalg.norm(theta)
+
+    eta = np.sqrt(np.log(it.mdp.num_actions) / T) / W
+    made = npg_update(it.phi, it.bonus.b, it.mdp.available, fit, lambda p: np.zeros(len(p)), T, eta)
+    target = exact.value(augmented_mdp(it.mdp, it.bonus.b), augmented_comparator(it.mdp, it.bonus.b, it.comparator))
+    regret, errors = 0.0, 0.0
+    for pi, theta in zip(made.iterates, made.thetas, strict=True):
+        V, Q = exact.evaluate(it.mdp, pi, it.mdp.r + it.bonus.b)
+        regret += (target - V[it.mdp.s0]) / T
+        errors += critic_error(it, pi, theta, Q - V[:, None]) / T
+    # regret <= (2 W sqrt(log A / T) + errors) / (1-gamma), with what the critic owns on the right alone
+    ratios.check("regret of NPG on M^n", regret - errors / g, 2 * W * np.sqrt(np.log(it.mdp.num_actions) / T) / g)
+
+
+def test_the_lemma_fails_for_iterates_1_to_T_as_printed():
+    """One state, two actions, T = 1: after one wrong step the next advantage is more than 2 W sqrt(log A)."""
+    W, T = 1.0, 1
+    eta = np.sqrt(np.log(2) / T) / W
+    start, known = np.array([[0.5, 0.5]]), np.array([True])
+    pi_1 = exponential_update(start, np.array([[-W, W]]), eta, known)
+    scores = np.array([W, -W])  # theta^1 . phi, of norm W
+    advantage = scores[0] - pi_1[0] @ scores
+    assert advantage > 2 * W * np.sqrt(np.log(2) / T)
+    assert scores[0] - start[0] @ scores <= 2 * W * np.sqrt(np.log(2) / T)  # pi^0 obeys it
+
+
+def test_advantages_of_a_critic_of_norm_W_reach_twice_W():
+    """The lemma as printed asks for abs(A_hat) <= W, which norm(theta) <= W does not give."""
+    W, pi = 1.0, np.array([0.01, 0.99])
+    scores = np.array([W, -W])
+    assert scores[0] - pi @ scores > 1.9 * W
+
+
+@many
+@given(seeds)
+def test_the_error_of_the_best_fit_on_policy_is_at_most_the_transfer_error_of_the_body(scene, ratios, seed):
+    it = scene(seed)
+    rng = np.random.default_rng(seed)
+    phi = check_features(it.mdp, rng.dirichlet(np.ones(3), size=it.mdp.shape))  # misspecified on purpose
+    it = it._replace(phi=phi)
+    pi = exponential_update(np.full(it.mdp.shape, 1 / 3), rng.normal(size=it.mdp.shape), 2.0, np.ones(7, bool))
+    V, Q = exact.evaluate(it.mdp, pi, it.mdp.r + it.bonus.b)
+    d_star = diagnostics.comparator_distribution(it.mdp, it.comparator)
+    found = diagnostics.transfer_error(phi, it.rho, d_star, Q - it.bonus.b)
+    left = critic_error(it, pi, found.theta, Q - V[:, None])
+    ratios.check("critic's bias <= sqrt(2 A eps_bias) (body)", left, np.sqrt(2 * it.mdp.num_actions * found.least))
+    ratios.check("critic's bias <= 2 sqrt(A eps_bias) (appendix)", left, 2 * np.sqrt(it.mdp.num_actions * found.least))
+
+
+@many
+@given(seeds, st.floats(0.0, 1.0))
+def test_variance_and_bias_trade_off_in_their_true_form(scene, ratios, seed, share):
+    """A theta anywhere between the best fit and its mirror image, with its own eps_stat."""
+    it = scene(seed, linear=True)
+    rng, b = np.random.default_rng(seed), it.bonus.b
+    pi = exponential_update(np.full(it.mdp.shape, 1 / 3), rng.normal(size=it.mdp.shape), 2.0, np.ones(7, bool))
+    V, Q = exact.evaluate(it.mdp, pi, it.mdp.r + b)
+    best = it.linear.theta + it.mdp.gamma * it.linear.mu @ V  # of zero loss and zero transfer error
+    W = float(np.linalg.norm(best))
+    theta = (1 - 2 * share) * best
+    eps_stat = critic.loss(it.phi, it.rho, Q - b, theta)
+    n_plus_1 = len(it.visits)
+    right = 4 * np.sqrt(it.beta * it.lam) * W + 2 * np.sqrt(it.beta * n_plus_1 * eps_stat)
+    ratios.check("variance and bias, true form", abs(critic_error(it, pi, theta, Q - V[:, None])), right)
+
+
+def test_variance_and_bias_as_printed_fails_since_two_thetas_may_be_2W_apart(scene):
+    """s0 leads to s1 by L, to s2 by R; the cover never sees s1, whose short features count as known without a visit."""
+    gamma, W, beta, lam, alpha = 0.99, 1.0, 0.04, 1.0, np.pi / 3
+    c = np.sqrt(beta * lam * (1 - 1e-9)) * np.array([np.sin(alpha), np.cos(alpha)])
+    best = W * np.array([np.cos(alpha), np.sin(alpha)])
+    phi = np.zeros((3, 2, 3))
+    phi[1, 0, :2], phi[1, 1, :2] = c, c * [-1, 1]  # best gives (2 c_1 W / 2, 0): the second action is worth nothing
+    phi[2, :, 2] = 0.1
+    P = np.zeros((3, 2, 3))
+    P[0, 0, 1] = P[0, 1, 2] = P[1, :, 1] = P[2, :, 2] = 1.0
+    r = np.zeros((3, 2))
+    r[1, 0] = phi[1, 0, :2] @ best
+    mdp = TabularMDP(P, r, gamma)
+    right = np.tile([0.0, 1.0], (3, 1))  # the cover: always R
+    visits = exact.occupancy(mdp, right)
+    bonus = algorithm1.theory_bonus(phi, visits, None, lam, beta, gamma)
+    assert (bonus.b == 0).all()
+    pi = np.array([[0.5, 0.5], [1e-9, 1 - 1e-9], [0.5, 0.5]])
+    V, Q = exact.evaluate(mdp, pi)
+    theta, theta_star = np.array([-W, 0.0, 0.0]), np.append(best, 0.0)
+    for fit in (theta, theta_star):  # both are best fits under the cover, and of norm W
+        assert critic.loss(phi, visits, Q, fit) < 1e-12 and np.linalg.norm(fit) == pytest.approx(W)
+    assert np.abs(phi[1] @ theta_star - Q[1]).max() < 1e-6  # and theta_star has no transfer error
+    left_policy = np.tile([1.0, 0.0], (3, 1))
+    it = scene(0)._replace(mdp=mdp, phi=phi, bonus=bonus, comparator=left_policy)
+    left = critic_error(it, pi, theta, Q - V[:, None])
+    assert left > 2 * np.sqrt(beta * lam * W**2)  # printed
+    assert left <= 4 * np.sqrt(beta * lam) * W  # true
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_whole_bound_holds_on_linear_MDPs_and_is_never_near(scene, ratios, seed):
+    it = scene(seed, linear=True, states=10)
+    W, T, N, A = it.linear.W, 20, 5, it.mdp.num_actions
+    largest = np.einsum("sad,sad->sa", it.phi, it.phi).max()
+    chosen = Settings(N=N, T=T, eta=np.sqrt(np.log(A) / T) / W, beta=0.5 * largest, lam=1.0, W=W)
+    found = algorithm1.run(it.mdp, it.phi, chosen, "exact")
+    gain = max_information_gain(it.mdp, it.phi, N + 1, 1.0, tol=1e-2)
+    bound = diagnostics.agnostic_bound(it.mdp, T, N, W, chosen.beta, 1.0, gain.value + gain.gap, 0.0, 0.0)
+    gap = exact.optimal_policy(it.mdp).V[it.mdp.s0] - max(e.value for e in found.episodes)
+    ratios.check("final bound on V* - max V^n", gap, bound.total)
+
+
+def test_the_corrected_numbers_give_4_epsilon_term_by_term_and_the_printed_ones_do_not():
+    eps, gamma, A, W = 0.1, 0.8, 10, 50.0
+    found = parameters.theorem(eps, gamma, A, W, parameters.gain_bound("finite", 5), 5.0)
+    g = 1 - gamma
+    for numbers, holds in ((found.corrected, True), (found.paper, False)):
+        terms = [
+            2 * W * np.sqrt(np.log(A) / numbers.T) / g,
+            4 * np.sqrt(2 * numbers.beta) * W / g,
+            2 * np.sqrt(2 * numbers.beta * numbers.N * numbers.eps_stat) / g,
+            2 * numbers.information_gain / (numbers.N * numbers.beta / 2 * g**2),
+        ]
+        assert bool(sum(terms) <= 4 * eps * (1 + 1e-6)) is holds
+        if not holds:  # the potential term alone leaves 4 eps / (1-gamma)
+            assert terms[3] == pytest.approx(4 * eps / g, rel=1e-3)
