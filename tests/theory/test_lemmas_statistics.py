@@ -6,14 +6,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from pcpg.theory import algorithm1, critic, exact, problems
+from pcpg.theory import algorithm1, critic, exact
 from pcpg.theory.information import (
     finite_dimensional_bound,
     information_gain,
     intrinsic_dimension,
     max_information_gain,
 )
-from pcpg.theory.mdp import random_policy, uniform_policy
+from pcpg.theory.mdp import TabularMDP, random_policy, uniform_policy
 from pcpg.theory.settings import Settings, beta_from_mass
 
 seeds = st.integers(0, 2**31)
@@ -60,15 +60,16 @@ def test_the_potential_argument_bounds_all_bonuses_collected(scene, ratios, seed
     ratios.check("potential argument, 2 I_N/(beta (1-gamma)^2)", collected, 2 * gain / (beta * g**2))
 
 
-def test_the_potential_argument_as_printed_fails_on_the_lock():
-    """Printed: 2 I_N/(beta (1-gamma))."""
-    problem, settings_ = problems.lock(4), problems.lock_settings(4, "exact")
-    found = algorithm1.run(problem.mdp, problem.phi, settings_, "exact")
-    g = 1 - problem.mdp.gamma
+def test_the_potential_argument_as_printed_fails_where_one_pair_stays_unknown_for_two_episodes():
+    """Printed: 2 I_N/(beta (1-gamma)). One state, one action, gamma = 0.9: 100 collected against 48.8."""
+    mdp = TabularMDP(np.ones((1, 1, 1)), np.zeros((1, 1)), 0.9)
+    beta, g = 0.45, 0.1
+    found = algorithm1.run(mdp, np.ones((1, 1, 1)), Settings(N=1, T=1, beta=beta), "exact")
     collected = sum(e.value_bonus - e.value for e in found.episodes)
     gain = found.bonuses[-1].log_det
-    assert collected > 2 * gain / (settings_.beta * g)
-    assert collected <= 2 * gain / (settings_.beta * g**2)
+    assert collected == pytest.approx(100.0) and gain == pytest.approx(np.log(3))
+    assert collected > 2 * gain / (beta * g)
+    assert collected <= 2 * gain / (beta * g**2)
 
 
 def forms(phi, weights, lam):

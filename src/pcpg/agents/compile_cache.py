@@ -1,37 +1,89 @@
 """Compiled programs are kept between runs, in the user's cache folder."""
 
+import importlib
 import os
-import stat
+import time
+import zlib
 from pathlib import Path
 
 import jax
 
+GIVEN = "JAX_COMPILATION_CACHE_DIR"
+CHECKED = ".checked"
+"""A file whose time says until when the entries of the cache are known to be whole."""
 
-def cache_folder() -> Path:
-    """Where compiled programs are kept: JAX_COMPILATION_CACHE_DIR, or a folder of the user's cache."""
-    given = os.environ.get("JAX_COMPILATION_CACHE_DIR")
-    if given:
-        return Path(given)
+
+def own_folder() -> Path:
+    """Where compiled programs are kept unless JAX is told otherwise: a folder of the user's cache."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pcpg" / "jax"
 
 
 def enable_compile_cache() -> None:
     """Keep every compilation on disk; without a folder that is ours alone, compile anew each time.
 
-    The cache holds native code that later runs execute, so nobody else may write there.
+    A cache that the user or the program has set up (JAX_COMPILATION_CACHE_DIR, jax.config) is used as it is.
     """
-    if getattr(jax.config, "jax_compilation_cache_dir", None) and not os.environ.get("JAX_COMPILATION_CACHE_DIR"):
-        return  # the program that uses this library has its own cache
-    folder = cache_folder()
+    current, given = jax.config.jax_compilation_cache_dir, os.environ.get(GIVEN)  # pyright: ignore[reportAttributeAccessIssue]
+    if current and current != given:
+        return  # the program that uses this library has its own cache, or this was called before
+    if not given:
+        folder = own_folder()
+        if not _is_private(folder):
+            return
+        jax.config.update("jax_compilation_cache_dir", str(folder))
+        given = str(folder)
+    for name, value in (("min_compile_time_secs", 0.0), ("min_entry_size_bytes", 0)):
+        if f"JAX_PERSISTENT_CACHE_{name.upper()}" not in os.environ:
+            jax.config.update(f"jax_persistent_cache_{name}", value)
+    drop_cut_entries(Path(given))
+
+
+def _is_private(folder: Path) -> bool:
+    """Make the folder; whether it is ours: it holds native code that later runs execute, so nobody else may write."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         status = folder.stat()
         if status.st_uid != os.getuid():
-            return
-        if stat.S_IMODE(status.st_mode) & 0o077:
+            return False
+        if status.st_mode & 0o077:
             folder.chmod(0o700)
     except OSError:
-        return
-    jax.config.update("jax_compilation_cache_dir", str(folder))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
-    jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
+        return False
+    return True
+
+
+def drop_cut_entries(folder: Path) -> None:
+    """Remove entries that a killed process left half written; each entry is looked at once.
+
+    JAX writes them in place and never again: such an entry would cost a compilation and a warning in every run.
+    """
+    if not folder.is_dir():
+        return  # not made yet, or no local folder at all
+    marker, now = folder / CHECKED, time.time_ns()
+    try:
+        since = marker.stat().st_mtime_ns if marker.exists() else now - 24 * 3600 * 10**9
+        recent = [entry for entry in folder.glob("*-cache") if entry.stat().st_mtime_ns >= since]
+        cut = [entry for entry in recent if _is_cut(entry)]
+        if cut:
+            time.sleep(0.05)  # one that another process is writing right now is whole by then
+        for entry in cut:
+            if _is_cut(entry):
+                entry.unlink(missing_ok=True)
+        marker.touch()
+        os.utime(marker, ns=(now, now))
+    except OSError:
+        return  # nothing but time is lost
+
+
+def _is_cut(entry: Path) -> bool:
+    data = entry.read_bytes()
+    try:
+        if data.startswith(b"\x28\xb5\x2f\xfd"):  # zstd, which JAX takes where it is installed
+            importlib.import_module("zstandard").ZstdDecompressor().decompress(data)
+        else:
+            zlib.decompress(data)
+    except ImportError:
+        return False  # compressed with what this process cannot read: not ours to judge
+    except Exception:
+        return True
+    return False

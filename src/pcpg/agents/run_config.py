@@ -11,7 +11,7 @@ from pcpg.envs.options import nearest
 from pcpg.envs.protocol import Environment
 from pcpg.envs.registry import make
 from pcpg.envs.spaces import Image
-from pcpg.features import make_features
+from pcpg.features import FEATURES, make_features
 from pcpg.features.base import FeatureMap
 
 MAX_SEED = 2**32 - 1
@@ -34,15 +34,35 @@ class RunConfig:
     seed: int = 0
     seeds: int = 1
     lanes: int = 0
+    feature_seed: int = 0
 
     def __post_init__(self) -> None:
         check_choice("algorithm", self.algo, PRESETS)
-        if not isinstance(self.seeds, int) or self.seeds < 1:
+        for name, kind in typing.get_type_hints(RunConfig).items():
+            if name != "agent":
+                _scalar(kind, getattr(self, name), name)
+        if self.seeds < 1:
             raise ConfigError(f"seeds must be at least 1, got {self.seeds}")
-        if not isinstance(self.seed, int) or not 0 <= self.seed <= MAX_SEED - self.seeds + 1:
+        if self.seeds > MAX_SEED:
+            raise ConfigError(f"seeds must be at most {MAX_SEED}, got {self.seeds}")
+        if not 0 <= self.seed <= MAX_SEED - self.seeds + 1:
             raise ConfigError(f"seed must lie between 0 and {MAX_SEED - self.seeds + 1}, got {self.seed}")
         if self.lanes < 0:
             raise ConfigError(f"lanes must be 0 (by the device) or more, got {self.lanes}")
+        if self.feature_seed < 0:
+            raise ConfigError(f"feature_seed must be 0 or more, got {self.feature_seed}")
+        self._check_agent()
+
+    def _check_agent(self) -> None:
+        preset = PRESETS[self.algo]
+        if type(self.agent) is not type(preset):
+            expected, got = type(preset).__name__, type(self.agent).__name__
+            raise ConfigError(f"the agent of {self.algo} must be a {expected}, got a {got}")
+        if isinstance(self.agent, BaselineConfig) and isinstance(preset, BaselineConfig):
+            if preset.rnd is None and self.agent.rnd is not None:
+                raise ConfigError("agent.rnd: the algorithm ppo has none; use ppo-rnd")
+            if preset.rnd is not None and self.agent.rnd is None:
+                raise ConfigError("agent.rnd: the algorithm ppo-rnd needs it; use ppo to do without")
 
     @property
     def seed_list(self) -> list[int]:
@@ -53,8 +73,8 @@ class RunConfig:
         return make(self.env, **self.env_options)
 
     def make_features(self, env: Environment) -> FeatureMap:
-        """The feature map of the run, fixed by its first seed."""
-        return make_features(self.features, env, self.seed, **self.feature_options)
+        """The feature map of the run: one for all seeds, so that none depends on which others run beside it."""
+        return make_features(self.features, env, self.feature_seed, **self.feature_options)
 
     def to_json(self) -> dict[str, Any]:
         """The configuration as JSON values."""
@@ -63,6 +83,8 @@ class RunConfig:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "RunConfig":
         """The configuration from JSON values; an unknown name or a wrong type is named."""
+        if not isinstance(data, Mapping):
+            raise ConfigError(f"a configuration must be an object, got {data!r}")
         algo = data.get("algo", "pcpg")
         check_choice("algorithm", algo, PRESETS)
         kind = type(PRESETS[algo])
@@ -81,6 +103,7 @@ class RunConfig:
         options = {field.name: getattr(env, field.name) for field in dataclasses.fields(typing.cast(Any, env))}
         features = default_features(env) if self.features == "auto" else self.features
         config = dataclasses.replace(self, env_options=options, features=features)
+        check_choice("features", features, FEATURES)
         if isinstance(self.agent, PCPGConfig):
             config.make_features(env)
         return config
@@ -94,16 +117,16 @@ def default_features(env: Environment) -> str:
 def check_choice(what: str, value: Any, valid: typing.Iterable[str]) -> None:
     """Refuse a name that is not among the valid ones, and name the nearest."""
     valid = list(valid)
-    if value not in valid:
+    if not isinstance(value, str) or value not in valid:
         hint = nearest(str(value), valid)
         raise ConfigError(f"unknown {what} {value!r}; did you mean {hint!r}? Valid: {', '.join(valid)}")
 
 
 def from_plain(kind: Any, data: Any, where: str, default: Any = None) -> Any:
     """A dataclass from nested mappings; fields that are absent come from `default`."""
-    kind = _without_none(kind)
-    if data is None:
+    if data is None and types.NoneType in typing.get_args(kind):
         return None
+    kind = _without_none(kind)
     if not (isinstance(kind, type) and dataclasses.is_dataclass(kind)):
         return _scalar(kind, data, where)
     if not isinstance(data, Mapping):
@@ -135,11 +158,15 @@ def _scalar(kind: Any, value: Any, where: str) -> Any:
         return value
     if origin is tuple and isinstance(value, list | tuple):
         return tuple(_scalar(typing.get_args(kind)[0], item, where) for item in value)
-    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+    expected = origin or kind
+    if expected is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
-    if kind in (int, float, str, bool) and (not isinstance(value, kind) or (kind is int and value is True)):
-        raise ConfigError(f"{where} must be of type {kind.__name__}, got {value!r}")
+    if not isinstance(value, expected) or (isinstance(value, bool) and expected is not bool):
+        raise ConfigError(f"{where} must be {KINDS.get(expected, expected.__name__)}, got {value!r}")
     return value
+
+
+KINDS = {int: "an integer", float: "a number", str: "a text", bool: "true or false", tuple: "a list", Mapping: "an object"}
 
 
 def is_baseline(config: RunConfig) -> bool:

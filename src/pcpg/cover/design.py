@@ -175,9 +175,10 @@ def _range(
         pass
     # Policies count alike, so the directions of a weak one are not taken for the rounding of a strong one.
     # Where the scales are so far apart that they cannot be told from it, the plain mean leaves them out.
+    cut = dim * rounding
     traces = np.trace(sigmas, axis1=1, axis2=2, dtype=np.float64)
     shares = np.divide(1.0, traces, out=np.zeros(len(sigmas)), where=traces > 0.0)
-    for total in (np.einsum("i,ijk->jk", shares, sigmas), mean):
+    for total, least in ((np.einsum("i,ijk->jk", shares, sigmas), cut), (mean, max(cut, 1e-12 * dim))):
         # Rounding is relative to each entry: with a diagonal of ones a rare feature does not look like it.
         scale = np.sqrt(np.where(total.diagonal() > 0.0, total.diagonal(), 1.0))
         values, vectors = np.linalg.eigh(total / np.outer(scale, scale))
@@ -186,7 +187,7 @@ def _range(
                 "sigmas must be positive semi-definite, got a sum whose eigenvalues, at a diagonal of ones, go from "
                 f"{values[0]:.3g} to {values[-1]:.3g}"
             )
-        basis = np.linalg.qr(scale[:, None] * vectors[:, values > dim * rounding * values[-1]])[0]
+        basis = np.linalg.qr(scale[:, None] * vectors[:, values > least * values[-1]])[0]
         try:
             return basis, _whitener(basis.T @ mean @ basis + ridge * np.eye(basis.shape[1]))
         except np.linalg.LinAlgError:
@@ -195,13 +196,16 @@ def _range(
 
 
 def _whitener(matrix: np.ndarray) -> tuple[np.ndarray, float]:
-    """T with T' matrix T = I, and log det matrix; LinAlgError if it is not positive definite."""
+    """T with T' matrix T = I, and log det matrix; LinAlgError if that cannot be had in float64."""
     if not matrix.diagonal().min() > 0.0:
         raise np.linalg.LinAlgError("a diagonal entry is not positive")
     scale = np.sqrt(matrix.diagonal())
     factor = np.linalg.cholesky(matrix / np.outer(scale, scale))
     log_det = 2.0 * float(np.log(factor.diagonal() * scale).sum())
-    return np.linalg.inv(factor).T / scale[:, None], log_det
+    root = np.linalg.inv(factor).T / scale[:, None]
+    if not np.abs(root.T @ matrix @ root - np.eye(len(root))).max() < 0.01:
+        raise np.linalg.LinAlgError("rounding hides the smallest eigenvalues")
+    return root, log_det
 
 
 def _start(problem: _Problem) -> _Point:

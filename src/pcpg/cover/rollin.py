@@ -33,7 +33,9 @@ def draw_roll_in(
     key_policy, key_length, key_start = jax.random.split(key, 3)
     cumulative = jnp.cumsum(weights)
     point = jax.random.uniform(key_policy, (num_groups, 1), jnp.float32) * cumulative[-1]
-    index = jnp.minimum(jnp.sum(point >= cumulative, axis=-1), weights.shape[0] - 1)
+    # Long sums are rounded in blocks, so a place without weight may seem to have some; it is never drawn all the same.
+    drawn = (point < cumulative) & (weights > 0)
+    index = jnp.where(jnp.any(drawn, axis=-1), jnp.argmax(drawn, axis=-1), jnp.argmax(weights))
     policies = jax.tree.map(lambda leaf: jnp.asarray(leaf)[index], members)
     length = jax.random.randint(key_length, (num_episodes,), 0, horizon, dtype=jnp.int32)
     at_start = jax.random.uniform(key_start, (num_episodes,), jnp.float32) < start_share

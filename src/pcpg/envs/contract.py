@@ -17,11 +17,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from pcpg.envs.protocol import Environment, Step
+from pcpg.envs.pytrees import WEAK, same, stacked, types_of
 from pcpg.envs.spaces import Box, Discrete, Image, Space
 
 AnyEnvironment = Environment[Any, Any]
 REPEATED = 20  # decisions that are played again, side by side
-WEAK = "*"
 
 
 class ContractError(AssertionError):
@@ -98,9 +98,9 @@ def _check_instance(env: AnyEnvironment, seed: int) -> Any:
         _require(array, f"instance(seed) must hold arrays only, got {leaf!r} ({type(leaf).__name__})")
         finite = not np.issubdtype(leaf.dtype, np.floating) or bool(np.all(np.isfinite(leaf)))
         _require(finite, "instance(seed) holds a number that is not finite")
-    same_types = _types(params) == _types(other)
+    same_types = types_of(params) == types_of(other)
     _require(same_types, "instance(seed) must have the same structure, shapes and dtypes for every seed")
-    _require(_same(params, again), "instance(seed) gives two results for one seed: draw from default_rng(seed)")
+    _require(same(params, again), "instance(seed) gives two results for one seed: draw from default_rng(seed)")
     return params
 
 
@@ -111,12 +111,12 @@ def _check_types(env: AnyEnvironment, params: Any, seed: int) -> None:
     _require(isinstance(started, tuple) and len(started) == 2, "reset must return (observation, state)")
     observation, state = started
     _check_observation_type(env.observation_space, observation, "reset")
-    _require(WEAK not in _types(state), "reset: the state is weakly typed: give its dtypes when it is made")
+    _require(WEAK not in types_of(state), "reset: the state is weakly typed: give its dtypes when it is made")
     for name, function in (("transition", env.transition), ("step", env.step)):
         moved = _traced(name, function, key, state, action, params)
         _require(isinstance(moved, Step), f"{name} must return a Step, got {type(moved).__name__}")
         _check_observation_type(env.observation_space, moved.observation, name)
-        before, after = _types(state), _types(moved.state)
+        before, after = types_of(state), types_of(moved.state)
         changed = f"the state changes its structure, shapes or dtypes in {name}: {before} became {after}"
         _require(before == after, changed)
         for field, dtype in (("reward", np.float32), ("terminated", np.bool_), ("truncated", np.bool_)):
@@ -207,17 +207,17 @@ def _check_repeated(env: AnyEnvironment, params: Any, inputs: list[tuple], resul
     A second trace also finds what the first one has frozen: a draw from NumPy, a clock, a counter. Only where
     the results differ, a third one tells which of the two it was.
     """
-    alone = jax.tree.map(_stacked, *results)
+    alone = jax.tree.map(stacked, *results)
     try:
         many = jax.jit(jax.vmap(_single_player(env), (0, 0, 0, None)))
-        together = many(*jax.tree.map(_stacked, *inputs), params)
+        together = many(*jax.tree.map(stacked, *inputs), params)
     except Exception as error:
         raise ContractError(f"cannot be vectorised by jax.vmap: {error}") from error
     for name, field in (("reset", "restarted"), ("transition", "moved")):
-        if not _same(getattr(alone, field), getattr(together, field)):
+        if not same(getattr(alone, field), getattr(together, field)):
             play = jax.jit(_single_player(env))
-            again = jax.tree.map(_stacked, *[play(*given, params) for given in inputs])
-            pure = _same(getattr(alone, field), getattr(again, field))
+            again = jax.tree.map(stacked, *[play(*given, params) for given in inputs])
+            pure = same(getattr(alone, field), getattr(again, field))
             _require(pure, f"{name} gives two results for the same key and arguments")
             raise ContractError(f"{name} under jax.vmap gives other results than alone")
 
@@ -226,12 +226,12 @@ def _check_round(env: AnyEnvironment, result: _Round, ended: bool, at: str) -> N
     (moved, restarted), stepped, cell = result
     _check_place(env, moved.observation, cell, at)
     _require(np.isfinite(moved.reward), f"{at}: the reward is not finite: {moved.reward}")
-    kept = _same(stepped.info["final_observation"], moved.observation)
+    kept = same(stepped.info["final_observation"], moved.observation)
     _require(kept, f'{at}: info["final_observation"] of step is not the observation of transition')
-    agree = _same(stepped[2:5], moved[2:5])
+    agree = same(stepped[2:5], moved[2:5])
     _require(agree, f"{at}: step and transition differ in reward, terminated or truncated")
     expected = restarted if ended else (moved.observation, moved.state)
-    continued = _same((stepped.observation, stepped.state), expected)
+    continued = same((stepped.observation, stepped.state), expected)
     _require(continued, f"{at}: step must go on from reset after an end, from transition otherwise")
 
 
@@ -261,36 +261,3 @@ def _sample(space: Space, rng: np.random.Generator) -> np.ndarray:
     bounded = np.isfinite(space.low) and np.isfinite(space.high)
     values = rng.uniform(space.low, space.high, space.shape) if bounded else rng.normal(size=space.shape)
     return np.clip(values, space.low, space.high).astype(np.float32)
-
-
-def _types(tree: Any) -> str:
-    """Structure, shapes and dtypes of a pytree as text; a weak dtype is marked."""
-
-    def text(leaf: Any) -> str:
-        return f"{leaf.dtype}{list(leaf.shape)}{WEAK if getattr(leaf, 'weak_type', False) else ''}"
-
-    return str(jax.tree.map(text, tree))
-
-
-def _numbers(leaf: Any) -> np.ndarray:
-    is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-    return np.asarray(jax.random.key_data(leaf) if is_key else leaf)
-
-
-def _stacked(*leaves: Any) -> Any:
-    rows = np.stack([_numbers(leaf) for leaf in leaves])
-    is_key = jnp.issubdtype(leaves[0].dtype, jax.dtypes.prng_key)
-    return jax.random.wrap_key_data(jnp.asarray(rows)) if is_key else rows
-
-
-def _same(left: Any, right: Any) -> bool:
-    """Whether two pytrees agree; in real numbers up to rounding, which differs between programs."""
-
-    def agree(a: Any, b: Any) -> bool:
-        a, b = _numbers(a), _numbers(b)
-        if a.shape != b.shape or a.dtype != b.dtype:
-            return False
-        return np.allclose(a, b, 1e-4, 1e-6, True) if a.dtype.kind == "f" else np.array_equal(a, b)
-
-    same_structure = jax.tree.structure(left) == jax.tree.structure(right)
-    return same_structure and jax.tree.all(jax.tree.map(agree, left, right))

@@ -1,0 +1,83 @@
+"""Our side: environment steps per second of PPO and PC-PG on the lock, updates included, compilation apart.
+
+PPO has the peers' network (two layers of 64 ReLU units each for policy and value), batch (2,048 steps, as whole
+episodes), epochs and minibatch; PC-PG has its own settings. One seed a core.
+"""
+
+import os
+import resource
+import tempfile
+import time
+from typing import Any
+
+from settings import HORIZON, SETTINGS, Setting
+
+BATCH = 2048
+SECONDS = 10.0
+
+
+def measure(cores: int) -> dict[str, Any]:
+    """Rates by setting, those of PC-PG, compile times cold and warm, and the peak memory."""
+    with tempfile.TemporaryDirectory() as cache:
+        # A cache of our own: the first compilation is cold whatever ran on this machine before.
+        os.environ["JAX_COMPILATION_CACHE_DIR"] = cache
+        results = {setting.name: _rate(_ppo(setting), cores) for setting in SETTINGS}
+        results["pcpg"] = _rate(_pcpg(), cores)
+    results["peak_memory_mb"] = round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+    return results
+
+
+def _ppo(setting: Setting) -> tuple[str, dict[str, Any]]:
+    config = {
+        "num_episodes": BATCH // (HORIZON + 1),
+        "num_updates": 20,
+        "num_epochs": setting.num_epochs,
+        "minibatch_size": setting.batch_size,
+        "shared_body": False,
+    }
+    return "ppo", {"ppo": config, "budget": 2**40, "visit_episodes": 1}
+
+
+def _pcpg() -> tuple[str, dict[str, Any]]:
+    return "pcpg", {"explore": {"max_policies": 64, "patience": 64}}  # never at the end of exploration
+
+
+def _rate(what: tuple[str, dict[str, Any]], cores: int) -> dict[str, Any]:
+    import jax
+
+    from pcpg.agents.build import build_agent
+    from pcpg.agents.compile_cache import enable_compile_cache
+    from pcpg.agents.config import PRESETS
+    from pcpg.agents.run_config import RunConfig, from_plain
+
+    enable_compile_cache()
+    algo, overrides = what
+    agent_config = from_plain(type(PRESETS[algo]), overrides, "config", PRESETS[algo])
+    config = RunConfig("CombinationLock-v0", algo, agent_config, {"horizon": HORIZON}, seeds=cores).resolved()
+    agent = build_agent(config)
+    states = [agent.init(seed) for seed in config.seed_list]
+    for _ in range(2):  # PC-PG's first round has no updates
+        states = [state for state, _ in agent.step(states)]
+    cold = agent.improve.compile_seconds + agent.visit.compile_seconds
+    jax.clear_caches()
+    again = build_agent(config)
+    fresh = [again.init(seed) for seed in config.seed_list]
+    for _ in range(2):
+        fresh = [state for state, _ in again.step(fresh)]
+    warm = again.improve.compile_seconds + again.visit.compile_seconds
+    before, start, busy = _steps(states), time.perf_counter(), time.process_time()
+    while time.perf_counter() - start < SECONDS:
+        states = [state for state, _ in agent.step(states)]
+    seconds, processor = time.perf_counter() - start, time.process_time() - busy
+    steps = _steps(states) - before
+    return {
+        "steps_per_second": round(steps / seconds, 1),
+        "steps_per_processor_second": round(steps / processor, 1),
+        "compile_seconds_cold": round(cold, 2),
+        "compile_seconds_warm": round(warm, 2),
+        "seeds": cores,
+    }
+
+
+def _steps(states: list[Any]) -> int:
+    return sum(int(state.env_steps) for state in states)

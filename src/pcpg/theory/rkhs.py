@@ -1,0 +1,160 @@
+"""Bonus and critic in the dual, for features that are known by their kernel only.
+
+Stored points x_1..x_m with weights w_i (a policy of the cover contributes its K pairs with weight 1/K each, so that the
+sum of w phi phi' is the sum of the covariances). With A = diag(sqrt w) K diag(sqrt w) and k_x = sqrt(w) k(X, x):
+
+    phi' (sum_i w_i phi_i phi_i' + lambda I)^-1 phi = (k(x, x) - k_x' (A + lambda I)^-1 k_x) / lambda      (bonus form)
+    log det(I + (1/lambda) sum_i w_i phi_i phi_i')  = log det(A + lambda I) - m log(lambda)                (information gain)
+    ridge critic: theta . phi(x) = k_x' (A + rho I)^-1 (sqrt(w) y),  norm(theta)^2 = a' A a, rho chosen so that it is <= W
+
+The Cholesky factor of A + lambda I grows by a block for each batch of points: m^2 k flops for k new points among m, against
+m^3/3 for a new factorisation. Where m itself is too large, `nystrom` keeps a subset of inducing points.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import scipy.linalg
+import scipy.optimize
+
+from pcpg.features.kernels import Kernel
+from pcpg.theory.mdp import Array
+
+
+class DualCover:
+    """Stored pairs with weights, and the Cholesky factor that gives bonus forms; `extend` adds points in place."""
+
+    def __init__(self, kernel: Kernel, lam: float = 1.0) -> None:
+        if not lam > 0.0:
+            raise ValueError(f"lambda is {lam}; expected a positive ridge")
+        self.kernel, self.lam = kernel, lam
+        self.points: Array | None = None
+        self.root_weights = np.zeros(0)
+        # Room for more rows than are used, doubled when full: adding a block does not copy the whole factor each time.
+        self._factor, self.size = np.zeros((0, 0)), 0
+
+    def extend(self, points: Array, weights: Array) -> "DualCover":
+        """Add points with weights and return the cover itself."""
+        points, weights = np.atleast_2d(np.asarray(points, np.float64)), np.asarray(weights, np.float64)
+        if weights.shape != (len(points),) or (weights < 0.0).any() or not np.isfinite(weights).all():
+            raise ValueError(f"expected {len(points)} finite weights of at least zero, got shape {weights.shape}")
+        m, k, root = self.size, len(points), np.sqrt(weights)
+        self._reserve(m + k)
+        block = root[:, None] * self.kernel(points, points) * root
+        if m:
+            assert self.points is not None
+            cross = self.root_weights[:, None] * self.kernel(self.points, points) * root
+            below = scipy.linalg.solve_triangular(self._used, cross, lower=True, check_finite=False).T
+            self._factor[m : m + k, :m] = below
+            block -= below @ below.T
+        block[np.diag_indices(k)] += self.lam
+        self._factor[m : m + k, m : m + k] = scipy.linalg.cholesky(block, lower=True, check_finite=False)
+        self.points = points.copy() if self.points is None else np.concatenate([self.points, points])
+        self.root_weights = np.concatenate([self.root_weights, root])
+        self.size = m + k
+        return self
+
+    @property
+    def _used(self) -> Array:
+        return self._factor[: self.size, : self.size]
+
+    def _reserve(self, size: int) -> None:
+        if size > len(self._factor):
+            # Column order: LAPACK's triangular solves then work on the view without a copy.
+            larger = np.zeros((max(size, 2 * len(self._factor)),) * 2, order="F")
+            larger[: self.size, : self.size] = self._used
+            self._factor = larger
+
+    def form(self, queries: Array, block: int = 2048) -> Array:
+        """Return phi' Sigma_mix^-1 phi for each query point, in blocks of queries (memory: points x block)."""
+        queries = np.atleast_2d(np.asarray(queries, np.float64))
+        found = self.kernel.diagonal(queries) / self.lam
+        if self.size == 0:
+            return found
+        assert self.points is not None
+        for start in range(0, len(queries), block):
+            part = slice(start, start + block)
+            cross = self.root_weights[:, None] * self.kernel(self.points, queries[part])
+            white = scipy.linalg.solve_triangular(self._used, cross, lower=True, check_finite=False, overwrite_b=True)
+            found[part] -= np.einsum("ij,ij->j", white, white) / self.lam
+        # The difference is at least k/(trace + lambda) > 0; rounding may take it below.
+        return np.maximum(found, 0.0)
+
+    def information_gain(self) -> float:
+        """Return log det(I + (1/lambda) sum of the covariances)."""
+        return float(2.0 * np.log(np.diag(self._used)).sum() - self.size * np.log(self.lam))
+
+
+class DualCritic(NamedTuple):
+    """A critic theta = sum_i c_i phi(x_i): predictions by the kernel, and the norm of theta."""
+
+    kernel: Kernel
+    points: Array
+    coefficients: Array
+    norm: float
+    ridge: float  # the multiplier of the norm constraint (0 < ridge; the smallest tried where W does not bind)
+
+    def __call__(self, queries: Array) -> Array:
+        """Return theta . phi for each query point."""
+        return self.kernel(np.atleast_2d(queries), self.points) @ self.coefficients
+
+
+def dual_critic(
+    kernel: Kernel, points: Array, targets: Array, weights: Array | None = None, W: float = np.inf, jitter: float = 1e-10
+) -> DualCritic:
+    """Return min over norm(theta) <= W of sum_i w_i (theta . phi_i - y_i)^2, of least norm, through the kernel matrix."""
+    points, targets = np.atleast_2d(points), np.asarray(targets, np.float64)
+    m = len(points)
+    weights = np.full(m, 1.0 / m) if weights is None else np.asarray(weights, np.float64)
+    root = np.sqrt(weights)
+    eigenvalues, vectors = scipy.linalg.eigh(root[:, None] * kernel(points, points) * root)
+    keep = eigenvalues > jitter * max(eigenvalues[-1], 1e-300)
+    eigenvalues, vectors = eigenvalues[keep], vectors[:, keep]
+    moment = vectors.T @ (root * targets)
+    # In these coordinates theta has entries sqrt(e) c, c = moment / (e + ridge).
+
+    def norm(ridge: float) -> float:
+        return float(np.linalg.norm(np.sqrt(eigenvalues) * moment / (eigenvalues + ridge)))
+
+    ridge = 0.0
+    if norm(0.0) > W:
+        upper = float(np.linalg.norm(np.sqrt(eigenvalues) * moment)) / W
+        ridge = float(scipy.optimize.brentq(lambda mu: norm(mu) - W, 0.0, upper, xtol=1e-300, rtol=1e-13))
+    coefficients = root * (vectors @ (moment / (eigenvalues + ridge)))
+    return DualCritic(kernel, points, coefficients, norm(ridge), ridge)
+
+
+class Nystrom(NamedTuple):
+    """Finite features by inducing points, with the largest squared distance of a stored feature from their span."""
+
+    features: Callable[[Array], Array]  # points [n, p] -> [n, r], norms at most those of phi
+    inducing: Array
+    residual: float  # max_i k(x_i, x_i) - norm(features(x_i))^2 over the points it was made from
+
+
+def nystrom(kernel: Kernel, points: Array, tolerance: float, max_size: int = 2000) -> Nystrom:
+    """Return features on inducing points chosen greedily (pivoted Cholesky) until every residual is <= tolerance.
+
+    The features are the orthogonal projections of phi onto the span of the inducing phi. With them the bonus form
+    of x changes by at most (residual / lambda) (1 + 2 total weight / lambda + (total weight / lambda)^2).
+    """
+    points = np.atleast_2d(np.asarray(points, np.float64))
+    residual = kernel.diagonal(points).copy()
+    rows, chosen = np.zeros((min(max_size, len(points)), len(points))), []
+    while len(chosen) < len(rows):
+        pivot = int(np.argmax(residual))
+        if residual[pivot] <= tolerance:
+            break
+        k = len(chosen)
+        row = kernel(points[pivot : pivot + 1], points)[0] - rows[:k, pivot] @ rows[:k]
+        rows[k] = row / np.sqrt(residual[pivot])
+        residual = np.maximum(residual - rows[k] ** 2, 0.0)
+        chosen.append(pivot)
+    inducing = points[chosen]
+    lower = scipy.linalg.cholesky(kernel(inducing, inducing) + 1e-12 * np.eye(len(chosen)), lower=True)
+
+    def features(x: Array) -> Array:
+        return scipy.linalg.solve_triangular(lower, kernel(inducing, np.atleast_2d(x)), lower=True).T
+
+    return Nystrom(features, inducing, float(residual.max()))
