@@ -89,6 +89,23 @@ def test_a_good_environment_passes():
     check_environment(Good())
 
 
+def test_an_environment_may_keep_a_key_in_its_state():
+    class Keyed(NamedTuple):
+        time: Any
+        key: Any
+
+    def reset(self, key, params):
+        state = Keyed(jnp.zeros((), jnp.int32), key)
+        return self.observe(state), state
+
+    def transition(self, key, state, action, params):
+        key_draw, key_next = jax.random.split(state.key)
+        moved = Good.transition(self, key, state, action, params)
+        return moved._replace(state=Keyed(moved.state.time, key_next), reward=jax.random.uniform(key_draw))
+
+    check_environment(broken(reset=reset, transition=transition), num_steps=12)
+
+
 def refused(env: Any, message: str, **options: Any) -> None:
     with pytest.raises(ContractError, match=message):
         check_environment(env, **({"num_steps": 12} | options))

@@ -36,6 +36,7 @@ def test_make_passes_the_options_on():
     [
         ("CombinatonLock-v0", "CombinationLock-v0"),
         ("combinationlock", "CombinationLock-v0"),
+        ("LOCK", "CombinationLock-v0"),
         ("deepsea-v1", "DeepSea-v0"),
         ("pcpg/Chain-v0", "Chain-v0"),
     ],

@@ -13,9 +13,22 @@ CHECKED = ".checked"
 """A file whose time says until when the entries of the cache are known to be whole."""
 
 
-def own_folder() -> Path:
-    """Where compiled programs are kept unless JAX is told otherwise: a folder of the user's cache."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pcpg" / "jax"
+def own_folder() -> Path | None:
+    """The folder of the user's cache for compiled programs, made where it is missing; None where it cannot be ours.
+
+    It holds native code that later runs execute, so nobody else may write there.
+    """
+    try:
+        folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pcpg" / "jax"
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        status = folder.stat()
+        if status.st_uid != os.getuid():
+            return None
+        if status.st_mode & 0o077:
+            folder.chmod(0o700)
+    except (OSError, RuntimeError):  # no home, or no right to write there
+        return None
+    return folder
 
 
 def enable_compile_cache() -> None:
@@ -23,33 +36,19 @@ def enable_compile_cache() -> None:
 
     A cache that the user or the program has set up (JAX_COMPILATION_CACHE_DIR, jax.config) is used as it is.
     """
-    current, given = jax.config.jax_compilation_cache_dir, os.environ.get(GIVEN)  # pyright: ignore[reportAttributeAccessIssue]
-    if current and current != given:
-        return  # the program that uses this library has its own cache, or this was called before
+    given = os.environ.get(GIVEN)
     if not given:
+        if getattr(jax.config, "jax_compilation_cache_dir", None):
+            return  # the program that uses this library has its own cache, or this was called before
         folder = own_folder()
-        if not _is_private(folder):
+        if folder is None:
             return
-        jax.config.update("jax_compilation_cache_dir", str(folder))
         given = str(folder)
+    jax.config.update("jax_compilation_cache_dir", given)
     for name, value in (("min_compile_time_secs", 0.0), ("min_entry_size_bytes", 0)):
         if f"JAX_PERSISTENT_CACHE_{name.upper()}" not in os.environ:
             jax.config.update(f"jax_persistent_cache_{name}", value)
     drop_cut_entries(Path(given))
-
-
-def _is_private(folder: Path) -> bool:
-    """Make the folder; whether it is ours: it holds native code that later runs execute, so nobody else may write."""
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        status = folder.stat()
-        if status.st_uid != os.getuid():
-            return False
-        if status.st_mode & 0o077:
-            folder.chmod(0o700)
-    except OSError:
-        return False
-    return True
 
 
 def drop_cut_entries(folder: Path) -> None:

@@ -20,6 +20,7 @@ from pcpg.envs.protocol import Environment
 from pcpg.learning.ppo import ppo_loss
 from pcpg.learning.returns import gae, normalise
 from pcpg.learning.rnd import RND, RNDConfig, intrinsic_rewards, prediction_error
+from pcpg.learning.shuffle import random_order
 from pcpg.learning.update import Adam, minimise
 from pcpg.policies.distributions import Distribution, for_space
 from pcpg.policies.networks import ActorCritic
@@ -253,9 +254,7 @@ class Learner:
         keep = self.num_samples(has_roll_in)
         if keep == samples.mask.shape[0]:
             return samples
-        # Own steps first, in random order: the highest bit says whether the step is somebody else's.
-        chance = jax.random.bits(key, samples.mask.shape, jnp.uint32) >> 1
-        order = jnp.argsort(chance | ((~samples.mask).astype(jnp.uint32) << 31))
+        order = random_order(key, samples.mask.shape[0], last=~samples.mask)
         return jax.tree.map(lambda x: x[order[:keep]], samples)
 
     def _loss(

@@ -1,6 +1,7 @@
 """The configuration of a run: all that is needed to repeat it, to and from JSON."""
 
 import dataclasses
+import math
 import types
 import typing
 from collections.abc import Mapping
@@ -9,12 +10,20 @@ from typing import Any
 from pcpg.agents.config import PRESETS, AgentConfig, BaselineConfig, PCPGConfig
 from pcpg.envs.options import nearest
 from pcpg.envs.protocol import Environment
-from pcpg.envs.registry import make
+from pcpg.envs.registry import make, spec
 from pcpg.envs.spaces import Image
 from pcpg.features import FEATURES, make_features
 from pcpg.features.base import FeatureMap
 
 MAX_SEED = 2**32 - 1
+KINDS = {
+    int: "an integer",
+    float: "a number",
+    str: "text",
+    bool: "true or false",
+    tuple: "a list",
+    Mapping: "an object",
+}
 
 
 class ConfigError(ValueError):
@@ -100,7 +109,9 @@ class RunConfig:
     def resolved(self) -> "RunConfig":
         """The configuration with every default written out; refuses what cannot be built."""
         env = self.make_env()
-        options = {field.name: getattr(env, field.name) for field in dataclasses.fields(typing.cast(Any, env))}
+        options = {
+            option.name: self.env_options.get(option.name, option.default) for option in spec(self.env)[0].options
+        }
         features = default_features(env) if self.features == "auto" else self.features
         config = dataclasses.replace(self, env_options=options, features=features)
         check_choice("features", features, FEATURES)
@@ -160,15 +171,9 @@ def _scalar(kind: Any, value: Any, where: str) -> Any:
         return tuple(_scalar(typing.get_args(kind)[0], item, where) for item in value)
     expected = origin or kind
     if expected is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
+        value = float(value)
     if not isinstance(value, expected) or (isinstance(value, bool) and expected is not bool):
         raise ConfigError(f"{where} must be {KINDS.get(expected, expected.__name__)}, got {value!r}")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ConfigError(f"{where} must be finite, got {value}")
     return value
-
-
-KINDS = {int: "an integer", float: "a number", str: "a text", bool: "true or false", tuple: "a list", Mapping: "an object"}
-
-
-def is_baseline(config: RunConfig) -> bool:
-    """Whether the run has no cover."""
-    return isinstance(config.agent, BaselineConfig)

@@ -1,35 +1,39 @@
 """Train a run to its end, one round at a time: between two rounds the host saves, reports and may stop."""
 
-import signal
+import math
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections import deque
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 
 from pcpg.agents.build import Agent, build_agent
 from pcpg.agents.compile_cache import enable_compile_cache
+from pcpg.agents.interrupt import stop_on_interrupt
+from pcpg.agents.machine import device_kind, what_changed
+from pcpg.agents.pcpg import PCPG
 from pcpg.agents.run_config import RunConfig
 from pcpg.agents.snapshot import pack_members, pack_states, unpack_states
-from pcpg.agents.state import DONE, SeedState
+from pcpg.agents.state import DONE, EXPLORE, SeedState
 from pcpg.runs import checkpoints
 from pcpg.runs.arrays import flatten, write_arrays
 from pcpg.runs.errors import DamagedFile
 from pcpg.runs.folder import RunFolder
-from pcpg.runs.metrics import JsonLines, Logger
+from pcpg.runs.metrics import JsonLines, Logger, read_metrics
 
 
 class Progress(NamedTuple):
-    """What a display of a run is told after each round."""
+    """What a display of a run is told before the first round and after each."""
 
     step: int  # rounds done
-    max_steps: int
-    records: list[dict[str, Any]]  # the newest report of each seed
+    max_steps: int  # rounds of the slowest seed, as far as can be told now
+    records: list[dict[str, Any]]  # the newest report of each seed that has one
     env_steps: int  # of all seeds together, in this process
     seconds: float  # in this process, compilation aside
+    seconds_left: float | None  # None as long as there is no round to go by
+    compiled: bool  # else the next round compiles before it computes
 
 
 class Trained(NamedTuple):
@@ -37,12 +41,13 @@ class Trained(NamedTuple):
 
     finished: bool
     env_steps: int  # of all seeds together, in this process
-    seconds: float
+    seconds: float  # compilation aside
     compile_seconds: float
     compilations: int
 
 
 Observer = Callable[[Progress], None]
+Say = Callable[[str], None]
 
 
 def start_run(config: RunConfig, path: Any) -> RunFolder:
@@ -55,15 +60,19 @@ def train_run(
     *,
     observer: Observer | None = None,
     loggers: tuple[Logger, ...] = (),
-    notice: Callable[[str], None] = lambda text: None,
+    notice: Say = lambda text: None,
+    leave: Callable[[], None] | None = None,
 ) -> Trained:
-    """Train a run to its end, from its last whole checkpoint or from its config."""
+    """Train a run to its end, from its last whole checkpoint or from its config.
+
+    Ctrl-C ends the training after the round, with `finished` false; a second one calls `leave` where it is given.
+    """
     if folder.is_finished:
         return Trained(True, 0, 0.0, 0.0, 0)
     enable_compile_cache()
     config = RunConfig.from_json(folder.config)
     agent = build_agent(config)
-    with folder.lock(), _stop_on_interrupt() as stop:
+    with folder.lock(), stop_on_interrupt(notice, leave) as stop:
         states, step, hashes = _restore(folder, agent, config, notice)
         run = _Loop(folder, agent, states, step, hashes, loggers, observer)
         run.train(stop)
@@ -89,14 +98,16 @@ class _Loop:
         self.metrics.truncate_to(step)
         self.timings.truncate_to(step)
         self.loggers, self.observer = (self.metrics, *loggers), observer
-        self.latest: dict[int, dict[str, Any]] = {}
-        self.seconds = 0.0
+        self.latest = {record["seed"]: record for record in read_metrics(folder.metrics)}
+        self.began = time.perf_counter()
+        self.recent: deque[float] = deque(maxlen=5)  # seconds of the last rounds with updates
         self.steps_before = self._env_steps()
 
     def train(self, stop: threading.Event) -> None:
         """Rounds until every seed is done or `stop` is set."""
         if self.step == 0:
             self._save()  # before the first compilation, which may take long
+        self._report_progress()
         while not self.is_done and not stop.is_set():
             self._round()
         if self.is_done:
@@ -108,15 +119,13 @@ class _Loop:
 
     def trained(self) -> Trained:
         steps = self._env_steps() - self.steps_before
-        compilations = self.agent.improve.compilations + self.agent.visit.compilations
-        return Trained(self.is_done, steps, self.seconds, self._compile_seconds(), compilations)
+        compilations = sum(program.compilations for program in self._programs)
+        return Trained(self.is_done, steps, self._seconds(), self._compile_seconds(), compilations)
 
     def _round(self) -> None:
-        started, compiled = time.perf_counter(), self._compile_seconds()
+        began = self._seconds()
         active = [index for index, state in enumerate(self.states) if state.phase != DONE]
         results = self.agent.step([self.states[index] for index in active])
-        seconds = time.perf_counter() - started - (self._compile_seconds() - compiled)
-        self.seconds += seconds
         self.step += 1
         members = {}
         for index, (state, report) in zip(active, results, strict=True):
@@ -129,12 +138,23 @@ class _Loop:
                 members[int(state.seed)] = report.member
         if members:
             self.hashes.append(self.folder.write_member(len(self.hashes), pack_members(members)))
+        seconds = self._seconds() - began
         self.timings.write({"step": self.step, "seconds": seconds, "compile_seconds": self._compile_seconds()})
         self._save()
-        if self.observer is not None:
-            env_steps = self._env_steps() - self.steps_before
-            records = list(self.latest.values())
-            self.observer(Progress(self.step, self.agent.max_rounds, records, env_steps, self.seconds))
+        if self._compiled:  # the first round of PC-PG has no updates: nothing to go by
+            self.recent.append(self._seconds() - began)
+        self._report_progress()
+
+    def _report_progress(self) -> None:
+        if self.observer is None:
+            return
+        left = max(rounds_left(self.agent, state) for state in self.states)
+        seconds_left = left * sum(self.recent) / len(self.recent) if self.recent else None
+        records = [self.latest[seed] for seed in sorted(self.latest)]
+        env_steps = self._env_steps() - self.steps_before
+        self.observer(
+            Progress(self.step, self.step + left, records, env_steps, self._seconds(), seconds_left, self._compiled)
+        )
 
     def _save(self) -> None:
         self.metrics.sync()
@@ -154,11 +174,36 @@ class _Loop:
             }
         )
 
+    @property
+    def _programs(self) -> tuple[Any, ...]:
+        return self.agent.improve, self.agent.visit
+
+    @property
+    def _compiled(self) -> bool:
+        return all(program.compilations for program in self._programs)
+
     def _compile_seconds(self) -> float:
-        return self.agent.improve.compile_seconds + self.agent.visit.compile_seconds
+        return sum(program.compile_seconds for program in self._programs)
+
+    def _seconds(self) -> float:
+        return time.perf_counter() - self.began - self._compile_seconds()
 
     def _env_steps(self) -> int:
         return sum(int(state.env_steps) for state in self.states)
+
+
+def rounds_left(agent: Agent, state: SeedState) -> int:
+    """How many rounds a seed has before it: at most for PC-PG, about for the baselines, whose budget is in steps."""
+    if state.phase == DONE:
+        return 0
+    if isinstance(agent, PCPG):
+        if state.phase == EXPLORE and state.cover is not None:
+            return agent.capacity - int(state.cover.size) + agent.exploit_rounds
+        return agent.exploit_rounds - int(state.phase_round)
+    if state.round == 0:
+        return agent.max_rounds
+    steps_per_round = int(state.env_steps) / int(state.round)
+    return max(1, math.ceil((agent.config.budget - int(state.env_steps)) / steps_per_round))
 
 
 def final_policies(states: list[SeedState]) -> dict[str, np.ndarray]:
@@ -170,14 +215,7 @@ def final_policies(states: list[SeedState]) -> dict[str, np.ndarray]:
     return arrays
 
 
-def device_kind() -> str:
-    """The kind of device that computes, such as `cpu`."""
-    return jax.devices()[0].device_kind
-
-
-def _restore(
-    folder: RunFolder, agent: Agent, config: RunConfig, notice: Callable[[str], None]
-) -> tuple[list[SeedState], int, list[str]]:
+def _restore(folder: RunFolder, agent: Agent, config: RunConfig, notice: Say) -> tuple[list[SeedState], int, list[str]]:
     fresh = [agent.init(seed) for seed in config.seed_list]
     checkpoint = checkpoints.load_latest(folder.checkpoints)
     if checkpoint is None:
@@ -185,9 +223,9 @@ def _restore(
         return fresh, 0, []
     for skipped in checkpoint.skipped:
         notice(f"{skipped.reason}; going back to the checkpoint of step {checkpoint.step}")
-    device = checkpoint.state.get("device")
-    if device != device_kind():
-        notice(f"saved on {device}, going on on {device_kind()}: bit-equal results are not promised")
+    changed = what_changed(checkpoint.state.get("device"), checkpoint.versions)
+    if changed:
+        notice(f"saved with {changed}: bit-equal results are not promised")
     hashes = list(checkpoint.state["members"])
     try:
         members = [folder.read_member(index, sha256) for index, sha256 in enumerate(hashes)]
@@ -195,25 +233,6 @@ def _restore(
         raise DamagedFile(error.path, f"{error.cause}; the cover cannot be restored without it") from error
     folder.drop_members(len(hashes))
     return unpack_states(checkpoint.arrays, fresh, members), checkpoint.step, hashes
-
-
-@contextmanager
-def _stop_on_interrupt() -> Iterator[threading.Event]:
-    """An event that the first Ctrl-C sets; the second ends the process as usual."""
-    stop = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield stop
-        return
-
-    def handle(signum: int, frame: Any) -> None:
-        stop.set()
-        signal.signal(signal.SIGINT, before)
-
-    before = signal.signal(signal.SIGINT, handle)
-    try:
-        yield stop
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def _finite(value: np.ndarray) -> float | None:

@@ -145,8 +145,8 @@ def _checked(sigmas: np.ndarray) -> np.ndarray:
 
 def _whiten(sigmas: np.ndarray, ridge: float, rounding: float) -> _Problem:
     """The problem on the range of the summed covariance, in coordinates where M(uniform) = I."""
-    # There M has its eigenvalues in [1/r, n] at the optimum, whatever the scales: M <= n M(uniform), and
-    # tr(M^-1 M(uniform)) <= r since no policy has g_i > r. So all that follows is well conditioned.
+    # There M has its eigenvalues in [1/r, n] at the optimum, whatever the scales: M <= n M(uniform), and no
+    # g_i is above their mean by w, so tr(M^-1 M(uniform)) <= tr(M^-1 M) = r. All that follows is well conditioned.
     n, dim = sigmas.shape[:2]
     mean = np.einsum("i,ijk->jk", np.full(n, 1.0 / n), sigmas)
     mean = (mean + mean.T) / 2.0
@@ -260,8 +260,9 @@ def _step(problem: _Problem, point: _Point) -> _Point | None:
         if full is not None and full.log_det >= point.log_det + _ARMIJO * slope - slack:
             return full
         # Self-concordance promises that this fraction is feasible and raises log det.
-        length = math.sqrt(direction @ hessian @ direction)
-        damped = at(weights + min(1.0, slope / (length * (length + slope))) * direction)
+        curvature = max(float(direction @ hessian @ direction), 0.0)
+        fraction = slope / max(curvature + slope * math.sqrt(curvature), slope)
+        damped = at(weights + fraction * direction)
         if damped is not None and damped.log_det >= point.log_det - slack:
             return damped
     return None

@@ -61,6 +61,14 @@ def _programs(env: AnyEnvironment) -> _Programs:
     return _Programs(jax.jit(reset), jax.jit(step))
 
 
+def _host() -> jax.Device:
+    """The device to step on: one small step at a time is faster on the host than on any accelerator."""
+    try:
+        return jax.devices("cpu")[0]
+    except RuntimeError:  # JAX was told to use an accelerator and nothing else
+        return jax.devices()[0]
+
+
 class FunctionalEnv(gymnasium.Env[Any, Any]):
     """A functional environment behind the interface of Gymnasium: NumPy in, NumPy out, state inside.
 
@@ -75,8 +83,7 @@ class FunctionalEnv(gymnasium.Env[Any, Any]):
         self.observation_space = to_gymnasium_space(env.observation_space)
         self.action_space = to_gymnasium_space(env.action_space)
         self._programs = _programs(env)
-        # One small step at a time is faster on the host than on any accelerator.
-        self._device = jax.devices("cpu")[0]
+        self._device = _host()
         self._params = jax.device_put(env.instance(instance_seed), self._device)
         self._key: jax.Array | None = None  # key data
         self._state: Any = None

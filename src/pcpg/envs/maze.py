@@ -155,7 +155,7 @@ class Maze(Environment[MazeParams, MazeState]):
         num_cells = self.size * self.size
         transitions = np.eye(num_cells)[np.asarray(params.next_cell)]
         terminal = np.arange(num_cells) == params.goal
-        transitions[terminal] = np.eye(num_cells)[terminal]
+        transitions[terminal] = np.eye(num_cells)[terminal][:, None]
         rewards = np.where(terminal[:, None], 0.0, transitions @ terminal)
         images = np.tile(params.background, (num_cells, 1))
         images[np.arange(num_cells), 3 * np.arange(num_cells) + 1] = 255

@@ -24,6 +24,7 @@ def _numbers(leaf: Any) -> np.ndarray:
 
 
 def stacked(*leaves: Any) -> Any:
+    """The leaves as rows of one array; keys stay keys."""
     rows = np.stack([_numbers(leaf) for leaf in leaves])
     is_key = jnp.issubdtype(leaves[0].dtype, jax.dtypes.prng_key)
     return jax.random.wrap_key_data(jnp.asarray(rows)) if is_key else rows

@@ -9,6 +9,8 @@ import numpy as np
 import optax
 from jax.flatten_util import ravel_pytree
 
+from pcpg.learning.shuffle import random_order
+
 Tree = TypeVar("Tree")
 Metrics = dict[str, jax.Array]
 Array = jax.Array | np.ndarray
@@ -74,7 +76,7 @@ def minimise(
         return (vector + step, adam), metrics
 
     def epoch(carry: tuple[jax.Array, Adam], key: jax.Array) -> tuple[tuple[jax.Array, Adam], Metrics]:
-        order = jnp.argsort(jax.random.bits(key, (size,), jnp.uint32))[: count * minibatch_size]
+        order = random_order(key, size)[: count * minibatch_size]
         parts = jax.tree.map(lambda x: x[order].reshape(count, minibatch_size, *x.shape[1:]), batch)
         carry, metrics = jax.lax.scan(minibatch_step, carry, parts)
         return carry, jax.tree.map(jnp.mean, metrics)

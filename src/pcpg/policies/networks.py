@@ -116,8 +116,10 @@ def init_body(rng: np.random.Generator, observation_space: Space, hidden: Sequen
             layers.append(Conv(weight, np.zeros(kernels, np.float32)))
             height, width, channels = -(-height // 2), -(-width // 2), kernels
         size = height * width * channels
+    elif len(observation_space.shape) == 1:
+        (size,) = observation_space.shape
     else:
-        size = math.prod(observation_space.shape)
+        raise ValueError(f"observations must be vectors or images, got shape {observation_space.shape}")
     for units in hidden:
         layers.append(Linear(orthogonal(rng, (size, units), gain), np.zeros(units, np.float32)))
         size = units

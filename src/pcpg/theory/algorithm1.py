@@ -141,16 +141,21 @@ class Learner:
     def improve_exact(self, policy: Array, cover: Cover, weights: Array, bonus: Bonus) -> Array:
         del policy  # NPG of the paper starts each episode from the restricted uniform policy
         s, mdp, b = self.settings, self.mdp, bonus.b
-        factor = critics.factorise(self.phi, weighted_rho(cover, weights), self.labels)
+        regress = self.population_critic(weighted_rho(cover, weights))
         found: list[float] = []
 
         def fit(pi: Array, t: int) -> Array:
             V, Q = exact.evaluate(mdp, pi, mdp.r + b)
             found.append(float(V[mdp.s0]))
-            return critics.least_squares(factor, Q - b, s.W)
+            return regress(Q - b)
 
         self.last = npg_update(self.phi, b, mdp.available, fit, lambda _: np.array(found), s.T, s.eta)
         return self.last.pi
+
+    def population_critic(self, rho: Array) -> Callable[[Array], Array]:
+        """Return the map from targets [S, A] to the best theta under rho: one factorisation for all iterations."""
+        factor = critics.factorise(self.phi, rho, self.labels)
+        return lambda target: critics.least_squares(factor, target, self.settings.W)
 
     def improve_sampled(self, policy: Array, cover: Cover, weights: Array, bonus: Bonus) -> Array:
         del policy

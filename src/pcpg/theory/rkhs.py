@@ -8,10 +8,10 @@ sum of w phi phi' is the sum of the covariances). With A = diag(sqrt w) K diag(s
     ridge critic: theta . phi(x) = k_x' (A + rho I)^-1 (sqrt(w) y),  norm(theta)^2 = a' A a, rho chosen so that it is <= W
 
 The Cholesky factor of A + lambda I grows by a block for each batch of points: m^2 k flops for k new points among m, against
-m^3/3 for a new factorisation. Where m itself is too large, `nystrom` keeps a subset of inducing points.
+m^3/3 for a new factorisation. Where m itself is too large, `nystrom` keeps a subset of inducing points, and `nystrom_form`
+states what that costs.
 """
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -93,68 +93,89 @@ class DualCritic(NamedTuple):
     points: Array
     coefficients: Array
     norm: float
-    ridge: float  # the multiplier of the norm constraint (0 < ridge; the smallest tried where W does not bind)
+    ridge: float  # the multiplier of the norm constraint, 0 where W does not bind
 
     def __call__(self, queries: Array) -> Array:
         """Return theta . phi for each query point."""
         return self.kernel(np.atleast_2d(queries), self.points) @ self.coefficients
 
 
-def dual_critic(
-    kernel: Kernel, points: Array, targets: Array, weights: Array | None = None, W: float = np.inf, jitter: float = 1e-10
-) -> DualCritic:
-    """Return min over norm(theta) <= W of sum_i w_i (theta . phi_i - y_i)^2, of least norm, through the kernel matrix."""
-    points, targets = np.atleast_2d(points), np.asarray(targets, np.float64)
-    m = len(points)
-    weights = np.full(m, 1.0 / m) if weights is None else np.asarray(weights, np.float64)
-    root = np.sqrt(weights)
-    eigenvalues, vectors = scipy.linalg.eigh(root[:, None] * kernel(points, points) * root)
-    keep = eigenvalues > jitter * max(eigenvalues[-1], 1e-300)
-    eigenvalues, vectors = eigenvalues[keep], vectors[:, keep]
-    moment = vectors.T @ (root * targets)
-    # In these coordinates theta has entries sqrt(e) c, c = moment / (e + ridge).
+class DualRegression:
+    """Weighted points factorised once, for critics of many targets."""
 
-    def norm(ridge: float) -> float:
-        return float(np.linalg.norm(np.sqrt(eigenvalues) * moment / (eigenvalues + ridge)))
+    def __init__(self, kernel: Kernel, points: Array, weights: Array, cutoff: float = 1e-10) -> None:
+        self.kernel, self.points, self.root = kernel, np.atleast_2d(points), np.sqrt(weights)
+        eigenvalues, vectors = scipy.linalg.eigh(self.root[:, None] * kernel(self.points, self.points) * self.root)
+        keep = eigenvalues > cutoff * max(float(eigenvalues[-1]), 1e-300)  # below it: rounding, not data
+        self.eigenvalues, self.vectors = eigenvalues[keep], vectors[:, keep]
 
-    ridge = 0.0
-    if norm(0.0) > W:
-        upper = float(np.linalg.norm(np.sqrt(eigenvalues) * moment)) / W
-        ridge = float(scipy.optimize.brentq(lambda mu: norm(mu) - W, 0.0, upper, xtol=1e-300, rtol=1e-13))
-    coefficients = root * (vectors @ (moment / (eigenvalues + ridge)))
-    return DualCritic(kernel, points, coefficients, norm(ridge), ridge)
+    def fit(self, targets: Array, W: float = np.inf) -> DualCritic:
+        """Return min over norm(theta) <= W of sum_i w_i (theta . phi_i - y_i)^2, of least norm."""
+        e, moment = self.eigenvalues, self.vectors.T @ (self.root * targets)
+        root = np.sqrt(e)  # in these coordinates theta has entries root moment / (e + ridge)
+
+        def norm(ridge: float) -> float:
+            return float(np.linalg.norm(root * moment / (e + ridge)))
+
+        ridge = 0.0
+        if norm(0.0) > W:
+            upper = float(np.linalg.norm(root * moment)) / W
+            ridge = float(scipy.optimize.brentq(lambda mu: norm(mu) - W, 0.0, upper, xtol=1e-300, rtol=1e-13))
+        coefficients = self.root * (self.vectors @ (moment / (e + ridge)))
+        return DualCritic(self.kernel, self.points, coefficients, norm(ridge), ridge)
 
 
 class Nystrom(NamedTuple):
-    """Finite features by inducing points, with the largest squared distance of a stored feature from their span."""
+    """Finite features on inducing points: the projections psi of phi onto the span of the inducing features."""
 
-    features: Callable[[Array], Array]  # points [n, p] -> [n, r], norms at most those of phi
+    kernel: Kernel
     inducing: Array
-    residual: float  # max_i k(x_i, x_i) - norm(features(x_i))^2 over the points it was made from
+    lower: Array  # Cholesky factor of the inducing kernel matrix
+    residual: float  # max over the points it was made from of k(x, x) - norm(psi(x))^2
+
+    def features(self, points: Array) -> Array:
+        """Return psi [n, r]; norms are at most those of phi."""
+        cross = self.kernel(self.inducing, np.atleast_2d(points))
+        return scipy.linalg.solve_triangular(self.lower, cross, lower=True, check_finite=False).T
 
 
 def nystrom(kernel: Kernel, points: Array, tolerance: float, max_size: int = 2000) -> Nystrom:
-    """Return features on inducing points chosen greedily (pivoted Cholesky) until every residual is <= tolerance.
-
-    The features are the orthogonal projections of phi onto the span of the inducing phi. With them the bonus form
-    of x changes by at most (residual / lambda) (1 + 2 total weight / lambda + (total weight / lambda)^2).
-    """
+    """Return inducing points chosen greedily (pivoted Cholesky) until every residual is at most the tolerance."""
     points = np.atleast_2d(np.asarray(points, np.float64))
     residual = kernel.diagonal(points).copy()
     rows, chosen = np.zeros((min(max_size, len(points)), len(points))), []
     while len(chosen) < len(rows):
-        pivot = int(np.argmax(residual))
+        pivot, k = int(np.argmax(residual)), len(chosen)
         if residual[pivot] <= tolerance:
             break
-        k = len(chosen)
         row = kernel(points[pivot : pivot + 1], points)[0] - rows[:k, pivot] @ rows[:k]
         rows[k] = row / np.sqrt(residual[pivot])
         residual = np.maximum(residual - rows[k] ** 2, 0.0)
         chosen.append(pivot)
     inducing = points[chosen]
     lower = scipy.linalg.cholesky(kernel(inducing, inducing) + 1e-12 * np.eye(len(chosen)), lower=True)
+    return Nystrom(kernel, inducing, lower, float(residual.max(initial=0.0)))
 
-    def features(x: Array) -> Array:
-        return scipy.linalg.solve_triangular(lower, kernel(inducing, np.atleast_2d(x)), lower=True).T
 
-    return Nystrom(features, inducing, float(residual.max()))
+class ApproximateForm(NamedTuple):
+    """Bonus forms from inducing points; the true ones are within `error`."""
+
+    form: Array
+    error: float
+
+
+def nystrom_form(made: Nystrom, points: Array, weights: Array, queries: Array, lam: float) -> ApproximateForm:
+    """Return psi' (sum_i w_i psi_i psi_i' + lambda I)^-1 psi + (k(x, x) - norm(psi)^2) / lambda for each query.
+
+    That is phi' (S + lambda I)^-1 phi with S built from psi. Replacing phi_i by psi_i changes S by at most
+    sum_i w_i (norm(phi_i) + norm(psi_i)) norm(phi_i - psi_i), hence the form by at most k(x, x) times that over lambda^2.
+    """
+    psi, at = made.features(points), made.features(queries)
+    own, kept = made.kernel.diagonal(points), np.einsum("ir,ir->i", psi, psi)
+    away = np.sqrt(np.maximum(own - kept, 0.0))
+    sigma = (psi.T * weights) @ psi + lam * np.eye(psi.shape[1])
+    white = scipy.linalg.solve_triangular(scipy.linalg.cholesky(sigma, lower=True), at.T, lower=True)
+    norms = made.kernel.diagonal(queries)
+    left_out = np.maximum(norms - np.einsum("ir,ir->i", at, at), 0.0)
+    change = float((weights * (np.sqrt(own) + np.sqrt(kept)) * away).sum())
+    return ApproximateForm(np.einsum("ri,ri->i", white, white) + left_out / lam, change * float(norms.max()) / lam**2)

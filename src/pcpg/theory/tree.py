@@ -29,8 +29,10 @@ class Tree(NamedTuple):
     depth: int
 
 
-def tree_mdp(depth: int, gamma: float = 0.9, best_leaf: float = 0.4, seed: int = 0) -> TabularMDP:
-    """Return the tree with leaf rewards uniform in [0, best_leaf]; going left is optimal if best_leaf < 1/2."""
+def tree_mdp(
+    depth: int, gamma: float = 0.9, best_leaf: float = 0.4, seed: int = 0, leaves: Array | None = None
+) -> TabularMDP:
+    """Return the tree with leaf rewards uniform in [0, best_leaf], or given; left is optimal if gamma^H best < 1/2."""
     if not (1 <= depth <= 10):
         raise ValueError(f"depth is {depth}; expected 1 to 10 (a tree has 2^depth nodes)")
     if not 0.0 <= best_leaf <= 1.0:
@@ -41,7 +43,8 @@ def tree_mdp(depth: int, gamma: float = 0.9, best_leaf: float = 0.4, seed: int =
     P[0, 0, 1] = P[0, 1, 2] = 1.0
     P[1, :, 1] = P[end, :, end] = 1.0
     r[0, 0] = LEFT_VALUE
-    leaves = np.random.default_rng(seed).uniform(0.0, best_leaf, size=2**depth)
+    if leaves is None:
+        leaves = np.random.default_rng(seed).uniform(0.0, best_leaf, size=2**depth)
     for level in range(depth):
         first, count = 1 + 2**level, 2**level  # nodes of a level are numbered in a row
         for i in range(count):
@@ -101,6 +104,30 @@ def adversarial_tree(
         found = objective(mdp, tree_features(mdp, moved))
         if found > best:
             inner, best = moved, found
+    return _with_comparator(mdp, tree_features(mdp, inner), depth)
+
+
+def deluding_tree(depth: int = 8, gamma: float = 0.9, right_value: float = 0.4) -> Tree:
+    """Return a tree on which one shared inner feature deludes bootstrapping even on its own unlimited on-policy data.
+
+    Only the leftmost path of the tree has features, c_0 .. c_{H-1} along one direction, and its leaf pays r. Where
+    every pair of the path is visited equally often, the regression with bootstrapped targets has the fixed point
+    w = r c_{H-1} / (c' A c), A = I - (gamma/2)(neighbours), so R at s0 is believed to be worth gamma w c_0, against
+    gamma^H r in truth. The ratio is largest for c the top eigenvector of A^-1 B, B the symmetric part of e_0 e_{H-1}'.
+    """
+    if not 0.0 < right_value < LEFT_VALUE:
+        raise ValueError(f"right_value is {right_value}; expected more than 0 and less than {LEFT_VALUE}")
+    leaves = np.zeros(2**depth)
+    leaves[0] = right_value / gamma**depth
+    mdp = tree_mdp(depth, gamma, leaves=leaves)
+    neighbours = np.eye(depth, k=1) + np.eye(depth, k=-1)
+    ends = np.zeros((depth, depth))
+    ends[0, -1] += 0.5
+    ends[-1, 0] += 0.5
+    eigenvalues, vectors = np.linalg.eig(np.linalg.solve(np.eye(depth) - 0.5 * gamma * neighbours, ends))
+    c = np.abs(vectors[:, int(np.argmax(eigenvalues.real))].real)
+    inner = np.zeros((mdp.num_states - 2, 2, 1))
+    inner[[2**level - 1 for level in range(depth)], 0, 0] = c / c.max()
     return _with_comparator(mdp, tree_features(mdp, inner), depth)
 
 
