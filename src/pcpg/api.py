@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import os
 import tempfile
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,12 @@ from typing import Any
 import jax
 import numpy as np
 
-from pcpg.agents.build import build_agent
 from pcpg.agents.compile_cache import enable_compile_cache
-from pcpg.agents.config import PRESETS
+from pcpg.agents.config import PRESETS, BaselineConfig
 from pcpg.agents.lanes import Program, default_lanes
 from pcpg.agents.run_config import ConfigError, RunConfig, check_choice, from_plain
 from pcpg.agents.snapshot import unpack_member
+from pcpg.agents.state import NonFinite
 from pcpg.agents.training import Observer, start_run, train_run
 from pcpg.agents.visit import VisitInputs, Visitor
 from pcpg.cover.cover import Cover, add_member, empty_cover, with_weights
@@ -28,6 +29,12 @@ from pcpg.runs import checkpoints
 from pcpg.runs.arrays import read_arrays, unflatten
 from pcpg.runs.errors import NotARun
 from pcpg.runs.folder import RunFolder
+from pcpg.runs.metrics import Logger
+
+
+class RunWarning(UserWarning):
+    """Something about a run that is going on which its owner may want to know."""
+
 
 EVALUATION_ROUND = 2**30
 """A stream of random numbers that no round of training uses."""
@@ -59,6 +66,11 @@ class Evaluation:
     def mean_return(self) -> list[float]:
         """One mean a seed."""
         return [float(x) for x in self.returns.mean(axis=1, dtype=np.float64)]
+
+    @property
+    def standard_error(self) -> list[float]:
+        """Of each seed's mean."""
+        return [float(x) for x in self.returns.std(axis=1, dtype=np.float64) / self.returns.shape[1] ** 0.5]
 
 
 class Run:
@@ -99,8 +111,8 @@ class Run:
 
     def evaluate(self, episodes: int = 100, *, greedy: bool = False, best: bool = False) -> Evaluation:
         """Play fresh episodes with each seed's final policy (or the best one by its evaluations in training)."""
-        if episodes < 1:
-            raise ConfigError(f"episodes must be at least 1, got {episodes}")
+        if not isinstance(episodes, int) or episodes < 1:
+            raise ConfigError(f"episodes must be an integer of at least 1, got {episodes!r}")
         enable_compile_cache()
         policies = self._policies("best") if best else self.policies
         program = Program(Visitor(self.env, episodes, greedy).visit, self.config.lanes or default_lanes())
@@ -110,6 +122,9 @@ class Run:
                 for seed, policy in zip(self.config.seed_list, policies, strict=True)
             ]
         )
+        for seed, seen in zip(self.config.seed_list, visits, strict=True):
+            if not bool(seen.finite):
+                raise NonFinite(f"seed {seed}: the evaluation holds a reward or observation that is not finite")
         steps = sum(int(seen.env_steps) for seen in visits)
         return Evaluation(np.stack([seen.returns for seen in visits]), steps)
 
@@ -134,21 +149,34 @@ def train(
     features: str = "auto",
     feature_options: Mapping[str, Any] | None = None,
     config: Mapping[str, Any] | None = None,
+    feature_seed: int = 0,
+    lanes: int = 0,
     observer: Observer | None = None,
+    loggers: tuple[Logger, ...] = (),
     **env_options: Any,
 ) -> Run:
     """Train `algo` on an environment and give back the finished run.
 
     `config` overrides entries of the algorithm's preset, as in `{"explore": {"bonus_coef": 2.0}}`; `env_options` are
-    the environment's own, as in `horizon=5`. Without `out` the run lies in a new temporary folder.
+    the environment's own, as in `horizon=5`. Without `out` the run lies in a new temporary folder. `observer` is told
+    of each round, `loggers` get every report that metrics.jsonl gets.
     """
     check_choice("algorithm", algo, PRESETS)
     agent = from_plain(type(PRESETS[algo]), config or {}, "config", PRESETS[algo])
-    run_config = RunConfig(env, algo, agent, env_options, features, dict(feature_options or {}), seed, seeds).resolved()
+    run_config = RunConfig(
+        env=env,
+        algo=algo,
+        agent=agent,
+        env_options=env_options,
+        features=features,
+        feature_options=dict(feature_options or {}),
+        seed=seed,
+        seeds=seeds,
+        lanes=lanes,
+        feature_seed=feature_seed,
+    ).resolved()
     path = Path(tempfile.mkdtemp(prefix="pcpg-")) / "run" if out is None else Path(out)
-    folder = start_run(run_config, path)
-    train_run(folder, observer=observer)
-    return load(folder.path)
+    return _train(start_run(run_config, path), observer, loggers)
 
 
 def load(path: str | os.PathLike[str]) -> Run:
@@ -156,10 +184,20 @@ def load(path: str | os.PathLike[str]) -> Run:
     return Run(RunFolder.open(Path(path)))
 
 
-def resume(path: str | os.PathLike[str], *, observer: Observer | None = None) -> Run:
+def resume(path: str | os.PathLike[str], *, observer: Observer | None = None, loggers: tuple[Logger, ...] = ()) -> Run:
     """Train an interrupted run to its end: the same result as if it had never been interrupted."""
-    train_run(RunFolder.open(Path(path)), observer=observer)
-    return load(path)
+    return _train(RunFolder.open(Path(path)), observer, loggers)
+
+
+def _train(folder: RunFolder, observer: Observer | None, loggers: tuple[Logger, ...]) -> Run:
+    def notice(text: str) -> None:
+        warnings.warn(text, RunWarning, stacklevel=2)
+
+    # Python's own way: the notices are warnings, and Ctrl-C is a KeyboardInterrupt, after the checkpoint.
+    trained = train_run(folder, observer=observer, loggers=loggers, notice=notice)
+    if not trained.finished:
+        raise KeyboardInterrupt(f"training stopped; pcpg.resume({str(folder.path)!r}) goes on")
+    return load(folder.path)
 
 
 def policy_template(config: RunConfig, env: Environment) -> ActorCritic:
@@ -178,9 +216,11 @@ def cover_of(folder: RunFolder, config: RunConfig, seed: int) -> Cover[ActorCrit
     """The cover of one seed as of the last checkpoint."""
     checkpoint = checkpoints.load_latest(folder.checkpoints)
     name = f"{seed}/.cover"
-    if checkpoint is None or f"{name}.size" not in checkpoint.arrays:
+    if isinstance(config.agent, BaselineConfig):
         raise NotARun(f"{folder.path} holds no cover: {config.algo} keeps none")
-    size = int(checkpoint.arrays[f"{name}.size"])
+    size = 0 if checkpoint is None else int(checkpoint.arrays[f"{name}.size"])
+    if checkpoint is None or size == 0:
+        raise NotARun(f"{folder.path}: the cover of seed {seed} has no member yet")
     like = policy_template(config, config.make_env())
     members = [
         unpack_member(seed, like, folder.read_member(index, sha256))
@@ -190,6 +230,3 @@ def cover_of(folder: RunFolder, config: RunConfig, seed: int) -> Cover[ActorCrit
     for member in members:
         cover = add_member(cover, member.policy, member.sigma)
     return with_weights(cover, checkpoint.arrays[f"{name}.weights"][:size])
-
-
-__all__ = ["Evaluation", "Policy", "Run", "build_agent", "load", "resume", "train"]

@@ -10,20 +10,20 @@ What needs JAX is imported where it is used: help and mistakes answer at once.
 import dataclasses
 import difflib
 import functools
-import inspect
 import json
 import os
 import sys
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import tyro
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from pcpg.flags import Flag, JsonFlag, Mistake, parse, read_train_flags
 from pcpg.runs.errors import DiskFull, FolderTaken, RunError
 from pcpg.runs.folder import RunFolder
 
@@ -34,12 +34,6 @@ STOPPED = 130
 """Exit code of a run that Ctrl-C interrupted, as shells have it."""
 
 Folder = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="DIR", help="Run folder.")]
-Flag = tyro.conf.FlagCreatePairsOff[bool]
-JsonFlag = Annotated[Flag, tyro.conf.arg(help="One JSON object on stdout, everything else on stderr.")]
-
-
-class Mistake(Exception):
-    """Something in the command that cannot be done; the message says what was expected."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -104,137 +98,14 @@ def _judge(error: Exception) -> tuple[str | None, int]:
 # train
 
 
-@dataclasses.dataclass(frozen=True)
-class TrainFlags:
-    """What `train` takes whatever the environment and the algorithm."""
-
-    environment: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="ENV")]
-    """Environment; `pcpg envs` lists them, with their options."""
-    algo: Literal["pcpg", "pcpg-bonus", "ppo", "ppo-rnd"] = "pcpg"
-    """Explore, then exploit; explore with the reward added; PPO; PPO with random network distillation."""
-    seeds: int = 1
-    """How many seeds, all in one program."""
-    seed: int = 0
-    """The first seed."""
-    out: Annotated[str, tyro.conf.arg(metavar="DIR")] = ""
-    """Run folder to make; by default a new one under runs/."""
-    config: Annotated[str, tyro.conf.arg(metavar="FILE")] = ""
-    """JSON file with settings, or the config.json of a run; flags override its entries."""
-    lanes: int = 0
-    """Width of the program over seeds; 0 chooses by the device."""
-    json: JsonFlag = False
-
-
 def _train(arguments: list[str], console: Console) -> int:
     with _loading(console):
-        from pcpg.agents.run_config import RunConfig
         from pcpg.agents.training import start_run
 
-    given, words = _given_config(arguments, console)
-    options = _parse(_train_type(given), words, "pcpg train")
-    features = {}
-    if hasattr(options, "features"):
-        features = {"features": options.features, "feature_seed": options.feature_seed}
-        features["feature_options"] = dict(given.feature_options) | dataclasses.asdict(options.phi)
-    config = RunConfig(
-        env=given.env,
-        algo=given.algo,
-        agent=options.agent,
-        env_options={field.name: getattr(options.env, field.name) for field in dataclasses.fields(options.env)},
-        seed=options.seed,
-        seeds=options.seeds,
-        lanes=options.lanes,
-        **features,
-    ).resolved()
-    folder = start_run(config, options.out) if options.out else _start_in_free_folder(config)
-    return _train_folder(folder, console, options.json)
-
-
-def _given_config(arguments: list[str], console: Console) -> tuple["RunConfig", list[str]]:
-    """The settings that decide which other flags there are, and the arguments with ENV in its place."""
-    from pcpg.agents.config import PRESETS
-    from pcpg.agents.run_config import RunConfig, check_choice
-
-    words = list(arguments)
-    file = _value_of(words, "--config")
-    given = _read_config(Path(file)) if file else {}
-    env_id = _environment_in(words)
-    if env_id is not None:
-        if given.get("env", env_id) != env_id:
-            given.pop("env_options", None)
-        given["env"] = env_id
-    elif "env" in given:
-        words.insert(0, str(given["env"]))
-    elif {"-h", "--help"} & set(words):
-        given["env"] = "CombinationLock-v0"
-    else:
-        raise Mistake("name an environment first, as in `pcpg train CombinationLock-v0`; `pcpg envs` lists them")
-    algo = _value_of(words, "--algo")
-    if algo is not None:
-        check_choice("algorithm", algo, PRESETS)
-        if given.get("algo", algo) != algo and given.pop("agent", None):
-            text = f"--algo {algo}: the agent's settings in {file} are for {given['algo']} and are left out"
-            console.print(text, style="yellow", highlight=False, soft_wrap=True)
-        given["algo"] = algo
-    features = _value_of(words, "--features")
-    if features is not None:
-        if given.get("features", features) != features:
-            given.pop("feature_options", None)
-        given["features"] = features
-    return RunConfig.from_json(given), words
-
-
-def _train_type(given: "RunConfig") -> Any:
-    """The dataclass of the flags of `train`, for this environment and this algorithm."""
-    from pcpg.agents.config import PCPGConfig
-    from pcpg.features import FEATURES
-
-    env = given.make_env()
-    fields: list[Any] = [("env", type(env), dataclasses.field(default=env))]
-    if isinstance(given.agent, PCPGConfig):
-        names = Annotated[Literal[tuple(FEATURES)], tyro.conf.arg(help="Feature map phi of the cover's covariance.")]
-        seed = Annotated[int, tyro.conf.arg(help="Of the features that are drawn at random; one map for all seeds.")]
-        phi = _phi_type(FEATURES[given.features], given.feature_options)
-        fields += [
-            ("features", names, dataclasses.field(default=given.features)),
-            ("feature_seed", seed, dataclasses.field(default=given.feature_seed)),
-            ("phi", phi, dataclasses.field(default=phi())),
-        ]
-    flat = Annotated[type(given.agent), tyro.conf.arg(name="")]
-    fields.append(("agent", flat, dataclasses.field(default=given.agent)))
-    defaults = {"algo": given.algo, "seeds": given.seeds, "seed": given.seed, "lanes": given.lanes}
-    fields += [
-        (field.name, field.type, dataclasses.field(default=defaults[field.name]))
-        for field in dataclasses.fields(TrainFlags)
-        if field.name in defaults
-    ]
-    made = dataclasses.make_dataclass("Train", fields, bases=(TrainFlags,), frozen=True)
-    made.__doc__ = f"Train {given.algo} on {given.env} and leave a run folder behind. Another environment or --algo has other flags."
-    return made
-
-
-def _phi_type(build: Callable[..., Any], given: Any) -> Any:
-    """The dataclass of a feature map's own flags: those of its options that a flag can hold."""
-    simple = (int, float, bool, str, float | None, int | None)
-    fields = [
-        (name, option.annotation, dataclasses.field(default=given.get(name, option.default)))
-        for name, option in inspect.signature(build).parameters.items()
-        if option.kind is option.KEYWORD_ONLY and option.annotation in simple
-    ]
-    made = dataclasses.make_dataclass("Phi", fields, frozen=True)
-    made.__doc__ = "Of the feature map."
-    return made
-
-
-def _environment_in(words: list[str]) -> str | None:
-    """ENV: the first argument, or after flags the first that is a known id and no flag's value."""
-    from pcpg.envs.registry import spec
-
-    if words and not words[0].startswith("-"):
-        return words[0]
-    known = {entry.id for entry in spec()}
-    found = [word for before, word in zip(words, words[1:], strict=False) if word in known and before != "--out"]
-    return found[0] if found else None
+    notice = functools.partial(console.print, style="yellow", highlight=False, soft_wrap=True)
+    config, flags = read_train_flags(arguments, notice)
+    folder = start_run(config, flags.out) if flags.out else _start_in_free_folder(config)
+    return _train_folder(folder, console, flags.json)
 
 
 def _start_in_free_folder(config: "RunConfig") -> RunFolder:
@@ -285,7 +156,7 @@ class Evaluate:
             from pcpg.console import evaluation_table
         run = Run(folder)
         played = run.evaluate(self.episodes, greedy=self.greedy, best=self.best)
-        console.print(evaluation_table(run, played))
+        _answer(console, self.json).print(evaluation_table(run, played))
         result = {
             "run": str(run.path),
             "env": run.config.env,
@@ -325,7 +196,7 @@ class Show:
             from pcpg.console import visits_table
             from pcpg.reports.visits import draw_visits, read_visits
         visits = read_visits(folder, seed)
-        console.print(visits_table(visits))
+        _answer(console, self.json).print(visits_table(visits))
         if self.png:
             draw_visits(visits, Path(self.png))
             console.print(f"picture: {self.png}", highlight=False, soft_wrap=True)
@@ -354,8 +225,7 @@ class Envs:
             from pcpg.console import envs_table
             from pcpg.envs.registry import spec
         entries = [entry for entry in spec() if self.all or not entry.hidden]
-        # What was asked for goes to stdout; with --json that is the object.
-        (console if self.json else Console()).print(envs_table(entries))
+        _answer(console, self.json).print(envs_table(entries))
         listing = [
             {
                 "id": entry.id,
@@ -379,7 +249,7 @@ class Command:
         self.summary = kind.__doc__.splitlines()[0]
 
     def run(self, arguments: list[str], console: Console) -> int:
-        return _parse(self.kind, arguments, f"pcpg {self.name}")(console)
+        return parse(self.kind, arguments, f"pcpg {self.name}")(console)
 
 
 class TrainCommand:
@@ -429,8 +299,9 @@ def _train_folder(folder: RunFolder, console: Console, as_json: bool) -> int:
         say(f"stopped; everything so far is saved: {go_on}")
         return STOPPED
     summary = folder.read_summary()
-    console.print(result_table(folder))
-    say(f"run folder: {folder.path}")
+    answer = _answer(console, as_json)
+    answer.print(result_table(folder))
+    answer.print(f"run folder: {folder.path}", highlight=False, soft_wrap=True)
     result = {
         "run": str(folder.path),
         "env": folder.config["env"],
@@ -449,37 +320,9 @@ def _train_folder(folder: RunFolder, console: Console, as_json: bool) -> int:
     return 0
 
 
-def _parse(kind: Any, arguments: list[str], program: str) -> Any:
-    try:
-        return tyro.cli(kind, args=arguments, prog=program, config=(tyro.conf.AvoidSubcommands,))
-    except ValueError as error:  # a value that its dataclass refuses
-        raise Mistake(str(error)) from error
-
-
-def _value_of(arguments: list[str], flag: str) -> str | None:
-    """The value of a flag, given as `flag VALUE` or `flag=VALUE`; of the last one, where there are several."""
-    value = None
-    for index, argument in enumerate(arguments):
-        if argument == flag:
-            if index + 1 == len(arguments) or arguments[index + 1].startswith("--"):
-                raise Mistake(f"{flag} needs a value")
-            value = arguments[index + 1]
-        elif argument.startswith(f"{flag}="):
-            value = argument.split("=", 1)[1]
-    return value
-
-
-def _read_config(path: Path) -> dict[str, Any]:
-    """A configuration file: a plain JSON object, or the config.json of a run."""
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise Mistake(f"--config {path}: {error.strerror}") from error
-    except ValueError as error:
-        raise Mistake(f"--config {path} is not JSON: {error}") from error
-    if not isinstance(data, dict):
-        raise Mistake(f"--config {path} must hold a JSON object, got a {type(data).__name__}")
-    return data["content"] if "content" in data and "format_version" in data else data
+def _answer(console: Console, as_json: bool) -> Console:
+    """Where the answer for a person goes: to stdout, unless that is the JSON object's."""
+    return console if as_json else Console()
 
 
 def _loading(console: Console) -> Any:

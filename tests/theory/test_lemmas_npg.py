@@ -108,7 +108,10 @@ def test_variance_and_bias_as_printed_fails_since_two_thetas_may_be_2W_apart(sce
     c = np.sqrt(beta * lam * (1 - 1e-9)) * np.array([np.sin(alpha), np.cos(alpha)])
     best = W * np.array([np.cos(alpha), np.sin(alpha)])
     phi = np.zeros((3, 2, 3))
-    phi[1, 0, :2], phi[1, 1, :2] = c, c * [-1, 1]  # best gives (2 c_1 W / 2, 0): the second action is worth nothing
+    phi[1, 0, :2], phi[1, 1, :2] = (
+        c,
+        c * [-1, 1],
+    )  # best gives (2 c_1 W / 2, 0): the second action is worth nothing
     phi[2, :, 2] = 0.1
     P = np.zeros((3, 2, 3))
     P[0, 0, 1] = P[0, 1, 2] = P[1, :, 1] = P[2, :, 2] = 1.0

@@ -75,9 +75,10 @@ class Baseline:
         check_visits(state, visits)
         state = state._replace(policy=output.policy, adam=output.adam, rnd=output.rnd)
         state, metrics = after_round(state, visits, output)
+        cells = [int(count) for count in visits.cells]  # no cover keeps them
         if state.env_steps >= self.config.budget:
             state = state._replace(phase=int32(DONE))
-        return state, Report(plain(metrics), None)
+        return state, Report(plain(metrics) | ({"cells": cells} if cells else {}), None)
 
     def _task(self) -> Task:
         ppo = self.config.ppo

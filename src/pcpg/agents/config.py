@@ -68,8 +68,8 @@ class ExploreConfig:
     """Most policies of the cover; 0: two for each decision of an episode, and eight."""
     min_growth: float = 0.05
     """Exploration ends when the largest log-determinant of the cover grew by less than this, in nats ..."""
-    patience: int = 4
-    """... in each of so many policies running."""
+    patience: int = 5
+    """... over so many policies together."""
     bonus_form: BonusForm = "root"
     """Of the quadratic form: its square root, the form itself, or an indicator."""
     bonus_coef: float = 1.0
@@ -92,11 +92,14 @@ class ExploreConfig:
     """Of the epsilon-greedy first step after the roll-in."""
     advantage_floor: float = 0.0
     """Least standard deviation by which advantages are divided."""
+    anneal_to: float = 1.0
+    """Learning rate and entropy fall linearly to this share of themselves over each round."""
 
     def __post_init__(self) -> None:
         positive(self, "ridge", "visit_episodes", "num_groups", "patience")
         within(self, "epsilon", 1e-6, 1.0)
         within(self, "start_share", 0.0, 1.0)
+        within(self, "anneal_to", 0.0, 1.0)
         if self.max_policies < 0:
             raise ValueError(f"max_policies must be 0 (by the formula) or more, got {self.max_policies}")
 
@@ -157,11 +160,14 @@ class BaselineConfig:
 
 AgentConfig = PCPGConfig | BaselineConfig
 
+PAPER_PPO = PPOConfig(num_epochs=5, minibatch_size=160, entropy_coef=0.01)
+"""The paper's table for the lock: clip 0.2, gradient norm 5, learning rate 1e-3, 5 epochs of minibatches of 160."""
+
 PRESETS: dict[str, AgentConfig] = {
     "pcpg": PCPGConfig(),
     "pcpg-bonus": PCPGConfig(
         explore=ExploreConfig(reward_coef=1.0), exploit=ExploitConfig(num_rounds=0, warm_start=True)
     ),
-    "ppo": BaselineConfig(),
-    "ppo-rnd": BaselineConfig(rnd=RNDConfig()),
+    "ppo": BaselineConfig(ppo=PAPER_PPO),
+    "ppo-rnd": BaselineConfig(ppo=PAPER_PPO, rnd=RNDConfig()),
 }

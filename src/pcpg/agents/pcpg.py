@@ -248,8 +248,8 @@ class PCPG:
             bonus_coef=explore.bonus_coef,
             start_share=explore.start_share,
             epsilon=explore.epsilon,
-            learning_rate=(ppo.learning_rate, ppo.learning_rate),
-            entropy_coef=(ppo.entropy_coef, ppo.entropy_coef),
+            learning_rate=(ppo.learning_rate, ppo.learning_rate * explore.anneal_to),
+            entropy_coef=(ppo.entropy_coef, ppo.entropy_coef * explore.anneal_to),
             advantage_floor=explore.advantage_floor,
         )
 
@@ -285,5 +285,6 @@ def exploration_is_over(log_dets: np.ndarray, config: ExploreConfig, capacity: i
     """
     if len(log_dets) >= capacity:
         return True
-    growth = np.diff(log_dets)[-config.patience :]
-    return len(growth) == config.patience and bool(np.all(growth < config.min_growth))
+    if len(log_dets) <= config.patience:
+        return False
+    return bool(log_dets[-1] - log_dets[-1 - config.patience] < config.min_growth)

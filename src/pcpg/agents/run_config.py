@@ -1,10 +1,12 @@
 """The configuration of a run: all that is needed to repeat it, to and from JSON."""
 
 import dataclasses
+import functools
+import json
 import math
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from typing import Any
 
 from pcpg.agents.config import PRESETS, AgentConfig, BaselineConfig, PCPGConfig
@@ -14,6 +16,7 @@ from pcpg.envs.registry import make, spec
 from pcpg.envs.spaces import Image
 from pcpg.features import FEATURES, make_features
 from pcpg.features.base import FeatureMap
+from pcpg.runs.documents import plain
 
 MAX_SEED = 2**32 - 1
 KINDS = {
@@ -83,7 +86,9 @@ class RunConfig:
 
     def make_features(self, env: Environment) -> FeatureMap:
         """The feature map of the run: one for all seeds, so that none depends on which others run beside it."""
-        return make_features(self.features, env, self.feature_seed, **self.feature_options)
+        options = json.dumps(plain(self.feature_options, "feature_options"))
+        build = _make_features if isinstance(env, Hashable) else _make_features.__wrapped__
+        return build(self.features, env, self.feature_seed, options)
 
     def to_json(self) -> dict[str, Any]:
         """The configuration as JSON values."""
@@ -118,6 +123,15 @@ class RunConfig:
         if isinstance(self.agent, PCPGConfig):
             config.make_features(env)
         return config
+
+
+@functools.lru_cache(maxsize=4)
+def _make_features(name: str, env: Environment, seed: int, options: str) -> FeatureMap:
+    """Kept, since a configuration is checked more than once and some maps take seconds to draw."""
+    try:
+        return make_features(name, env, seed, **json.loads(options))
+    except (ValueError, TypeError) as error:
+        raise ConfigError(f"features {name!r}: {error}") from error
 
 
 def default_features(env: Environment) -> str:

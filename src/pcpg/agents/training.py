@@ -29,7 +29,7 @@ class Progress(NamedTuple):
 
     step: int  # rounds done
     max_steps: int  # rounds of the slowest seed, as far as can be told now
-    records: list[dict[str, Any]]  # the newest report of each seed that has one
+    records: list[dict[str, Any]]  # the newest report of each seed that has one, with the size of its cover
     env_steps: int  # of all seeds together, in this process
     seconds: float  # in this process, compilation aside
     seconds_left: float | None  # None as long as there is no round to go by
@@ -150,7 +150,11 @@ class _Loop:
             return
         left = max(rounds_left(self.agent, state) for state in self.states)
         seconds_left = left * sum(self.recent) / len(self.recent) if self.recent else None
-        records = [self.latest[seed] for seed in sorted(self.latest)]
+        covers = {int(state.seed): state.cover for state in self.states if state.cover is not None}
+        records = [
+            ({"policies": int(covers[seed].size)} if seed in covers else {}) | self.latest[seed]
+            for seed in sorted(self.latest)
+        ]
         env_steps = self._env_steps() - self.steps_before
         self.observer(
             Progress(self.step, self.step + left, records, env_steps, self._seconds(), seconds_left, self._compiled)

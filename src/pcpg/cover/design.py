@@ -11,7 +11,7 @@ converge from any start (Tran-Dinh, Kyrillidis and Cevher 2015), and quadratical
 
 Cost, r being the rank: 4 n d^2 r flops to whiten, 2 n^2 r^2 for the first step, 2 k r^3 + 2 k^2 r^2 for each
 further one, k policies having weight or gaining from it. Three to eight steps are usual, whatever n and r.
-Memory: a whitened copy of 8 n r^2 bytes, 24 k r^2 during a step. Functions are pure: threads may call them.
+Memory: 8 n r^2 bytes for a whitened copy, up to twice that for products. Threads may call in parallel.
 """
 
 import math
@@ -48,6 +48,7 @@ class _Problem(NamedTuple):
     sigmas: np.ndarray  # [n, r, r]
     ridge: np.ndarray  # [r, r]: what ridge I has become
     log_det: float  # log det M(uniform) before the change of coordinates
+    scratch: np.ndarray  # [2, n r^2], for _hessian: fresh memory costs more than the products written to it
 
 
 class _Point(NamedTuple):
@@ -157,7 +158,7 @@ def _whiten(sigmas: np.ndarray, ridge: float, rounding: float) -> _Problem:
     for i in range(n):  # one at a time: temporaries stay small, and small products start no BLAS threads
         np.matmul(transform.T @ sigmas[i], transform, out=whitened[i])
     outside = (dim - rank) * math.log(ridge) if ridge > 0.0 else 0.0
-    return _Problem(whitened, ridge * (root.T @ root), log_det + outside)
+    return _Problem(whitened, ridge * (root.T @ root), log_det + outside, np.empty((2, whitened.size)))
 
 
 def _range(
@@ -241,7 +242,7 @@ def _step(problem: _Problem, point: _Point) -> _Point | None:
     # A policy without weight that gains less than the mean would not enter: this saves its share of H.
     active = np.flatnonzero((point.weights > 0.0) | (point.gradient > point.weights @ point.gradient))
     weights, gradient = point.weights[active], point.gradient[active]
-    hessian = _hessian(problem.sigmas, active, point.inverse)
+    hessian = _hessian(problem, active, point.inverse)
     # The steepest policy alone is the way out should rounding spoil the Newton step.
     vertex = (np.arange(len(active)) == np.argmax(gradient)).astype(np.float64)
     slack = 1e-13 * len(problem.ridge)
@@ -268,14 +269,20 @@ def _step(problem: _Problem, point: _Point) -> _Point | None:
     return None
 
 
-def _hessian(sigmas: np.ndarray, active: np.ndarray, inverse: np.ndarray | None) -> np.ndarray:
+def _hessian(problem: _Problem, active: np.ndarray, inverse: np.ndarray | None) -> np.ndarray:
     """H over the active policies, [k, k]."""
-    chosen = sigmas if len(active) == len(sigmas) else sigmas[active]
-    products = chosen if inverse is None else chosen @ inverse
+    sigmas, k, rank = problem.sigmas, len(active), len(problem.ridge)
+    products, columns = problem.scratch[:, : k * rank * rank].reshape(2, k, rank, rank)
+    if inverse is None:  # at the uniform weights, so every policy is active
+        products = sigmas
+    else:
+        for i, policy in enumerate(active):
+            products[i] = sigmas[policy] @ inverse
     # Many small products, not one large: these start no BLAS threads, whose barriers cost tens of
     # milliseconds each where other threads keep the cores busy. Elsewhere einsum serves the same end.
-    columns = products.transpose(2, 0, 1).copy().transpose(0, 2, 1)
-    return (products.transpose(1, 0, 2) @ columns).sum(axis=0)
+    columns = columns.reshape(rank, k, rank)
+    columns[...] = products.transpose(2, 0, 1)
+    return (products.transpose(1, 0, 2) @ columns.transpose(0, 2, 1)).sum(axis=0)
 
 
 def _newton_target(hessian: np.ndarray, gradient: np.ndarray, weights: np.ndarray) -> np.ndarray:

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from pcpg.envs.protocol import Environment, Step
-from pcpg.envs.pytrees import WEAK, same, stacked, types_of
+from pcpg.envs.pytrees import WEAK, same, stacked, types_of, unused
 from pcpg.envs.spaces import Box, Discrete, Image, Space
 
 AnyEnvironment = Environment[Any, Any]
@@ -181,7 +181,7 @@ def _single_player(env: AnyEnvironment) -> Callable[..., _Single]:
 
     def play(keys: Any, state: Any, action: jax.Array, params: Any) -> _Single:
         key_move, key_reset = jax.random.wrap_key_data(keys.move), jax.random.wrap_key_data(keys.reset)
-        return _Single(env.transition(key_move, state, action, params), env.reset(key_reset, params))
+        return _Single(env.transition(key_move, unused(state), action, params), env.reset(key_reset, params))
 
     return play
 
@@ -191,7 +191,7 @@ def _player(env: AnyEnvironment) -> Callable[..., _Round]:
 
     def play(keys: Any, state: Any, action: jax.Array, params: Any) -> _Round:
         single = single_player(keys, state, action, params)
-        stepped = env.step(jax.random.wrap_key_data(keys.whole), state, action, params)
+        stepped = env.step(jax.random.wrap_key_data(keys.whole), unused(state), action, params)
         return _Round(single, stepped, _cell(env, single.moved.state))
 
     return play

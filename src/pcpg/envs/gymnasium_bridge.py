@@ -61,7 +61,7 @@ def _programs(env: AnyEnvironment) -> _Programs:
     return _Programs(jax.jit(reset), jax.jit(step))
 
 
-def _host() -> jax.Device:
+def _host() -> Any:
     """The device to step on: one small step at a time is faster on the host than on any accelerator."""
     try:
         return jax.devices("cpu")[0]

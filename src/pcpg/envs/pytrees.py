@@ -18,16 +18,24 @@ def types_of(tree: Any) -> str:
     return str(jax.tree.map(text, tree))
 
 
+def is_key(leaf: Any) -> bool:
+    """Whether a leaf is an array of typed keys."""
+    return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+
+
+def unused(tree: Any) -> Any:
+    """The pytree with its keys marked as not yet used, for a program that means to use them twice."""
+    return jax.tree.map(lambda leaf: jax.random.clone(leaf) if is_key(leaf) else leaf, tree)
+
+
 def _numbers(leaf: Any) -> np.ndarray:
-    is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-    return np.asarray(jax.random.key_data(leaf) if is_key else leaf)
+    return np.asarray(jax.random.key_data(leaf) if is_key(leaf) else leaf)
 
 
 def stacked(*leaves: Any) -> Any:
     """The leaves as rows of one array; keys stay keys."""
     rows = np.stack([_numbers(leaf) for leaf in leaves])
-    is_key = jnp.issubdtype(leaves[0].dtype, jax.dtypes.prng_key)
-    return jax.random.wrap_key_data(jnp.asarray(rows)) if is_key else rows
+    return jax.random.wrap_key_data(jnp.asarray(rows)) if is_key(leaves[0]) else rows
 
 
 def same(left: Any, right: Any) -> bool:

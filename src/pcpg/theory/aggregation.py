@@ -2,8 +2,8 @@
 
 A corridor c_0 .. c_{n-1}: `on` leads to the next cell, and out of the last one with reward 1. `aside` leads into a swamp: its
 first cell pays a toll of kappa once, its last one nothing for ever. All pairs of the swamp share ONE abstract state, though
-they differ by kappa in reward; every other pair is its own abstract state. With `on_path`, pairs of the corridor that
-differ by kappa in reward are merged instead.
+they differ by kappa in reward; every other pair is its own abstract state. With `on_path` the swamp is free of error, and at
+c_0, where the comparator passes, `aside` leads on with probability 1 - kappa and shares one abstract state with `on`.
 
 What going aside is worth is kappa gamma, once. A method that bootstraps on the abstract state believes that the swamp
 pays an average toll for ever: share kappa / (1-gamma), with the share of paying cells in its data.
@@ -35,7 +35,10 @@ def swamp(kappa: float, corridor: int = 5, gamma: float = 0.9, on_path: bool = F
     if corridor < 2 or paying < 1:
         raise ValueError("swamp needs a corridor of at least 2 cells and at least one paying cell")
     S, end = corridor + paying + 2, corridor + paying + 1
-    first, last = corridor, corridor + paying  # swamp: `paying` cells of which only the first can be entered, then the bottom
+    first, last = (
+        corridor,
+        corridor + paying,
+    )  # swamp: `paying` cells of which only the first can be entered, then the bottom
     P, r = np.zeros((S, 2, S)), np.zeros((S, 2))
     labels = np.arange(2 * S).reshape(S, 2)
     for c in range(corridor):
@@ -47,9 +50,8 @@ def swamp(kappa: float, corridor: int = 5, gamma: float = 0.9, on_path: bool = F
     P[end, :, end] = 1.0
     labels[end] = labels[end, 0]
     if on_path:
-        # The two actions of every second cell look alike to the learner, and one of them pays kappa / 4 less.
-        r[:corridor:2, ON] = np.maximum(r[:corridor:2, ON], kappa / 4)
-        labels[1:corridor:2, ON] = labels[1, ON]
+        P[0, ASIDE, first], P[0, ASIDE, 1] = kappa, 1.0 - kappa
+        labels[0, ASIDE] = labels[0, ON]
     else:
         labels[first : last + 1] = labels[first, 0]
     _, flat = np.unique(labels, return_inverse=True)

@@ -24,10 +24,10 @@ class Bootstrapped(NamedTuple):
 
 
 def greedy(mdp: TabularMDP, Q: Array) -> Array:
-    """Return the policy that takes the first best available action."""
-    pi = np.zeros(mdp.shape)
-    pi[np.arange(mdp.num_states), np.where(mdp.available, Q, -np.inf).argmax(1)] = 1.0
-    return pi
+    """Return the policy that is uniform over the best available actions: a tie is not broken by an action's number."""
+    Q = np.where(mdp.available, Q, -np.inf)
+    best = (Q >= Q.max(1, keepdims=True) - 1e-9).astype(np.float64)
+    return best / best.sum(1, keepdims=True)
 
 
 def fitted_q_iteration(mdp: TabularMDP, phi: Array, weights: Array, iterations: int = 200) -> Bootstrapped:

@@ -3,20 +3,19 @@
 Tables go to standard error, so that with `json` standard output holds one JSON object and nothing else.
 """
 
-import json as json_module
 import math
 import sys
 import time
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, Literal
-
-import numpy as np
+from typing import Literal
 
 from pcpg.theory import algorithm1, diagnostics, exact, parameters, problems
+from pcpg.theory.example_commands import Aggregation, Kernel, Tree
+from pcpg.theory.output import Result, finish, show, table
 from pcpg.theory.settings import Settings
 
-Result = dict[str, Any]
+__all__ = ["Aggregation", "Kernel", "Parameters", "Run", "Tree"]
 
 EPSILON_SHARE = 0.05  # eps-optimal: within this share of the gap between the optimal and the uniform policy
 
@@ -100,7 +99,7 @@ class Run:
         }
         # Times are for people and differ between runs; the JSON object is reproducible.
         print(f"{time.perf_counter() - began:.1f} s", file=sys.stderr)
-        return _finish(result, self.json, self.out, self.render)
+        return finish(result, self.json, self.out, self.render)
 
     def settings(self, practical: Settings) -> Settings:
         """Return the practical settings with what was asked for in their place."""
@@ -131,15 +130,20 @@ class Run:
     @staticmethod
     def render(result: Result) -> None:
         """Print the seeds of a run as a table on standard error."""
-        table = _table(f"{result['mdp']}, {result['mode']}", "seed", "raw return", "gap", "eps", "environment steps")
+        made = table(f"{result['mdp']}, {result['mode']}", "seed", "raw return", "gap", "eps", "environment steps")
         raw = result["raw_return"] or [None] * len(result["seeds"])
         rows = zip(
-            result["seeds"], raw, result["value_gap"], result["epsilon_per_seed"], result["env_steps"], strict=True
+            result["seeds"],
+            raw,
+            result["value_gap"],
+            result["epsilon_per_seed"],
+            result["env_steps"],
+            strict=True,
         )
         for seed, back, gap, eps, steps in rows:
             shown = "-" if back is None else f"{back:.4f}"
-            table.add_row(str(seed), shown, f"{gap:.5f}", f"{eps:.5f}", f"{steps:,}")
-        _print(table)
+            made.add_row(str(seed), shown, f"{gap:.5f}", f"{eps:.5f}", f"{steps:,}")
+        show(made)
 
 
 @dataclass(frozen=True)
@@ -193,15 +197,15 @@ class Parameters:
         if self.gain == "finite":
             factor = 4.0 * W**2 / (self.epsilon * (1.0 - self.gamma)) ** 3
             result["paper_remark_N"] = parameters.paper_N_finite(factor, self.dim)
-        return _finish(result, self.json, self.out, self.render)
+        return finish(result, self.json, self.out, self.render)
 
     @staticmethod
     def render(result: Result) -> None:
         """Print the numbers side by side on standard error."""
-        table = _table(f"accuracy {result['accuracy']:g}, W = {result['W']:.4g}", "number", "paper", "corrected")
+        made = table(f"accuracy {result['accuracy']:g}, W = {result['W']:.4g}", "number", "paper", "corrected")
         for name, value in result["paper"].items():
-            table.add_row(name, f"{value:.4g}", f"{result['corrected'][name]:.4g}")
-        _print(table)
+            made.add_row(name, f"{value:.4g}", f"{result['corrected'][name]:.4g}")
+        show(made)
 
 
 def _bound(problem: problems.Problem, settings: Settings, found: algorithm1.Run) -> Result:
@@ -213,48 +217,3 @@ def _bound(problem: problems.Problem, settings: Settings, found: algorithm1.Run)
         problem.mdp, settings.T, settings.N, W, settings.beta, settings.lam, gain, 0.0, 0.0
     )
     return {"W": W, "information_gain": gain, **bounds._asdict(), "total": bounds.total}
-
-
-def _finish(result: Result, as_json: bool, out: Path | None, render: Any) -> Result:
-    result = clean(result)
-    text = json_module.dumps(result, allow_nan=False)
-    if out is not None:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text(text + "\n")
-    if as_json:
-        print(text)
-    else:
-        render(result)
-    return result
-
-
-def clean(value: Any) -> Any:
-    """Return the value with NumPy types as Python ones, and what JSON cannot hold (inf, nan) as None."""
-    if isinstance(value, dict):
-        return {str(key): clean(entry) for key, entry in value.items()}
-    if isinstance(value, list | tuple):
-        return [clean(entry) for entry in value]
-    if isinstance(value, np.ndarray):
-        return clean(value.tolist())
-    if isinstance(value, bool | np.bool_):
-        return bool(value)
-    if isinstance(value, int | np.integer):
-        return int(value)
-    if isinstance(value, float | np.floating):
-        return float(value) if math.isfinite(value) else None
-    return str(value) if isinstance(value, Path) else value
-
-
-def _table(title: str, *columns: str) -> Any:
-    from rich.table import Table
-
-    table = Table(title=title)
-    for i, column in enumerate(columns):
-        table.add_column(column, justify="left" if i == 0 else "right")
-    return table
-
-
-def _print(table: Any) -> None:
-    from rich.console import Console
-
-    Console(stderr=True).print(table)

@@ -117,7 +117,9 @@ class KernelRun(NamedTuple):
 def run_kernel(made: KernelMDP, settings: Settings, mode: Mode, seed: int = 0, dual: bool = True) -> KernelRun:
     """Return a run of Algorithm 1 with the kernel's features (dual) or one-hot pairs (primal)."""
     rng, mdp = np.random.default_rng(seed), made.mdp
-    learner = KernelLearner(made, settings, mode, rng) if dual else Learner(mdp, one_hot_pairs(mdp), settings, mode, rng)
+    learner = (
+        KernelLearner(made, settings, mode, rng) if dual else Learner(mdp, one_hot_pairs(mdp), settings, mode, rng)
+    )
     parts, policy = learner.parts(), uniform_policy(mdp)
     empty = np.zeros((0, *mdp.shape))
     covered = cover_step(parts, policy, Cover(empty, empty))
@@ -131,5 +133,12 @@ def run_kernel(made: KernelMDP, settings: Settings, mode: Mode, seed: int = 0, d
         known.append(int((covered.bonus.b == 0.0).sum()))
     chosen = covered.cover.policies[learner.choose(covered.cover.policies)]
     return KernelRun(
-        chosen, exact.value(mdp, chosen), values, escapes, gains, known, covered.cover.visits, learner.sim.steps
+        chosen,
+        exact.value(mdp, chosen),
+        values,
+        escapes,
+        gains,
+        known,
+        covered.cover.visits,
+        learner.sim.steps,
     )
