@@ -3,6 +3,7 @@
 import jax
 import numpy as np
 import pytest
+from jax.extend.core import jaxprs_in_params
 
 from pcpg.cover.covariance import covariance
 
@@ -49,7 +50,7 @@ def products(jaxpr):
     for equation in jaxpr.eqns:
         if equation.primitive.name == "dot_general":
             found.append(equation.params["precision"])
-        for inner in jax.core.jaxprs_in_params(equation.params):
+        for inner in jaxprs_in_params(equation.params):
             found += products(inner)
     return found
 

@@ -1,5 +1,7 @@
 """Roll-in: who is drawn how often, for how long, and with which probability the first own step acts."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -19,18 +21,19 @@ MEMBERS = {"number": np.arange(6), "vector": np.arange(12.0).reshape(6, 2)}  # a
 EPISODES, HORIZON = 8_000, 5
 
 
-def draw(seed=0, *, weights=WEIGHTS, groups=EPISODES, episodes=EPISODES, start_share=0.0, members=MEMBERS):
-    @jax.jit
-    def run(key, members, weights, start_share):
-        options = {"num_episodes": episodes, "num_groups": groups, "horizon": HORIZON, "start_share": start_share}
-        return draw_roll_in(key, members, weights, **options)
+@functools.partial(jax.jit, static_argnums=(2, 3))
+def compiled_draw(seed, start_share, groups, episodes):
+    options = {"num_episodes": episodes, "num_groups": groups, "horizon": HORIZON, "start_share": start_share}
+    return draw_roll_in(jax.random.key(seed), MEMBERS, WEIGHTS, **options)
 
-    return jax.device_get(run(jax.random.key(seed), members, weights, start_share))
+
+def draw(seed=0, *, groups=EPISODES, episodes=EPISODES, start_share=0.0):
+    return jax.device_get(compiled_draw(seed, start_share, groups, episodes))
 
 
 @pytest.fixture(scope="module")
 def drawn():
-    return draw()
+    return draw(seed=1)
 
 
 def test_policies_are_drawn_as_often_as_their_weights_say(drawn):

@@ -150,6 +150,18 @@ def test_linear_mdps_are_linear_with_the_stated_norms(seed):
     assert np.linalg.norm(made.mu @ np.ones(12)) == pytest.approx(made.xi)  # and it is reached
 
 
+@settings(max_examples=20, deadline=None)
+@given(seeds)
+def test_values_by_the_factors_of_a_linear_MDP_equal_those_by_its_transitions(seed):
+    made = linear_mdp.random_linear_mdp(seed, 12, 3, 4)
+    plain = TabularMDP(made.mdp.P, made.mdp.r, made.mdp.gamma)
+    pi = random_policy(made.mdp, seed)
+    for ours, theirs in zip(exact.evaluate(made.mdp, pi), exact.evaluate(plain, pi), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-10)
+    with pytest.raises(ValueError, match="factors"):
+        TabularMDP(made.mdp.P, made.mdp.r, 0.9, factors=(made.phi[::-1], made.mu))
+
+
 def test_the_lock_of_the_theory_has_the_returns_of_the_paper():
     problem = problems.lock(4, seed=3)
     assert problem.raw_return is not None

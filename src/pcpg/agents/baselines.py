@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pcpg.agents.config import BaselineConfig
+from pcpg.agents.config import BaselineConfig, sized
 from pcpg.agents.improve import ImproveInputs, ImproveOutputs, Learner, Task, make_task
 from pcpg.agents.lanes import Program
 from pcpg.agents.rounds import after_round, check_updates, check_visits, plain
@@ -25,6 +25,9 @@ class Baseline:
     env: Environment
     config: BaselineConfig
     lanes: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "config", sized(self.config, self.env.max_steps))
 
     @property
     def max_rounds(self) -> int:

@@ -15,12 +15,12 @@ class PPOConfig:
 
     num_updates: int = 40
     """Policy updates in one round; PC-PG adds a policy to the cover after each round of exploration."""
-    num_episodes: int = 512
-    """Episodes gathered for one update."""
+    num_episodes: int = 0
+    """Episodes gathered for one update; 0: 512 for every 16 decisions of an episode, begun ones included."""
     num_epochs: int = 4
     """Passes over the samples of an update."""
-    minibatch_size: int = 64
-    """Samples of one gradient step."""
+    minibatch_size: int = 0
+    """Samples of one gradient step; 0: 64 for every 16 decisions of an episode, begun ones included."""
     learning_rate: float = 1e-3
     """Of Adam."""
     gamma: float = 0.99
@@ -41,10 +41,14 @@ class PPOConfig:
     """One body for policy and value, as in the released code, or one for each."""
 
     def __post_init__(self) -> None:
-        positive(self, "num_updates", "num_episodes", "num_epochs", "minibatch_size", "learning_rate")
-        positive(self, "clip_eps", "max_grad_norm")
+        positive(self, "num_updates", "num_epochs", "learning_rate", "clip_eps", "max_grad_norm")
+        for name in ("num_episodes", "minibatch_size"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} must be 0 (by the formula) or more, got {getattr(self, name)}")
         within(self, "gamma", 0.0, 1.0)
         within(self, "gae_lambda", 0.0, 1.0)
+        if not self.hidden or min(self.hidden) < 1:
+            raise ValueError(f"hidden must name a layer or more, each of at least 1 unit, got {self.hidden}")
 
 
 def positive(config: object, *names: str) -> None:
@@ -66,12 +70,14 @@ class ExploreConfig:
 
     max_policies: int = 0
     """Most policies of the cover; 0: two for each decision of an episode, and eight."""
-    min_growth: float = 0.05
+    min_growth: float = 0.03
     """Exploration ends when the largest log-determinant of the cover grew by less than this, in nats ..."""
-    patience: int = 5
+    patience: int = 6
     """... over so many policies together."""
     bonus_form: BonusForm = "root"
     """Of the quadratic form: its square root, the form itself, or an indicator."""
+    beta: float = 1.0
+    """Value of the quadratic form, as scaled, from which on the indicator counts a pair as unknown."""
     bonus_coef: float = 1.0
     """Weight of the bonus."""
     bonus_scale: Literal["cover", "raw"] = "cover"
@@ -96,7 +102,7 @@ class ExploreConfig:
     """Learning rate and entropy fall linearly to this share of themselves over each round."""
 
     def __post_init__(self) -> None:
-        positive(self, "ridge", "visit_episodes", "num_groups", "patience")
+        positive(self, "ridge", "visit_episodes", "num_groups", "patience", "beta")
         within(self, "epsilon", 1e-6, 1.0)
         within(self, "start_share", 0.0, 1.0)
         within(self, "anneal_to", 0.0, 1.0)
@@ -114,7 +120,7 @@ class ExploitConfig:
     """Share of the episodes without roll-in."""
     epsilon: float = 0.05
     """Of the epsilon-greedy first step after the roll-in."""
-    advantage_floor: float = 1.0
+    advantage_floor: float = 0.3
     """Least standard deviation by which advantages are divided."""
     anneal: bool = True
     """Take learning rate and entropy linearly to zero over the phase."""
@@ -141,6 +147,8 @@ class PCPGConfig:
             raise ValueError(
                 f"num_episodes ({self.ppo.num_episodes}) must be a multiple of num_groups ({self.explore.num_groups})"
             )
+        if self.explore.bonus_form == "indicator" and self.ppo.gamma >= 1:
+            raise ValueError(f"the indicator pays 1 / (1 - gamma): gamma must be below 1, got {self.ppo.gamma}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -160,7 +168,25 @@ class BaselineConfig:
 
 AgentConfig = PCPGConfig | BaselineConfig
 
-PAPER_PPO = PPOConfig(num_epochs=5, minibatch_size=160, entropy_coef=0.01)
+
+def sized(config: AgentConfig, max_steps: int) -> AgentConfig:
+    """The configuration with every formula of the episode's length worked out; `max_steps` is H + 1 on the lock."""
+    replace = dataclasses.replace
+    blocks = -(-max_steps // 16)
+    ppo = replace(
+        config.ppo,
+        num_episodes=config.ppo.num_episodes or 512 * blocks,
+        minibatch_size=config.ppo.minibatch_size or 64 * blocks,
+    )
+    if isinstance(config, BaselineConfig):
+        return replace(config, ppo=ppo)
+    explore = replace(config.explore, max_policies=config.explore.max_policies or 2 * max_steps + 8)
+    rounds = config.exploit.num_rounds
+    exploit = replace(config.exploit, num_rounds=max_steps + 4 if rounds < 0 else rounds)
+    return PCPGConfig(ppo, explore, exploit)
+
+
+PAPER_PPO = PPOConfig(num_episodes=512, num_epochs=5, minibatch_size=160, entropy_coef=0.01)
 """The paper's table for the lock: clip 0.2, gradient norm 5, learning rate 1e-3, 5 epochs of minibatches of 160."""
 
 PRESETS: dict[str, AgentConfig] = {

@@ -118,6 +118,7 @@ class Learner:
     config: PPOConfig
     num_groups: int = 1
     bonus_form: BonusForm = "root"
+    beta: float = 1.0  # of the indicator form
     sample_share: float = 1.0  # the start share for which the batch is sized
     rnd: RNDConfig | None = None
 
@@ -138,7 +139,7 @@ class Learner:
         keys = jax.random.split(key, num_updates)
         carry, (metrics, steps, finite) = jax.lax.scan(update, carry, (jnp.arange(num_updates), keys))
         metrics = {name: _mean_where_finite(value) for name, value in metrics.items()}
-        return ImproveOutputs(*carry, jnp.sum(steps), metrics, finite)
+        return ImproveOutputs(*carry, jnp.sum(steps, dtype=jnp.int32), metrics, finite)
 
     def num_samples(self, has_roll_in: bool) -> int:
         """Samples kept of an update: the expected number of own steps, in whole minibatches.
@@ -213,7 +214,7 @@ class Learner:
         if inputs.cover is not None:
             phi = features_of(self.distribution, inputs.cover.phi, data)
             form = quadratic_form(phi, inputs.cover.whiten)
-            return bonus_of_form(form, self.bonus_form, gamma=self.config.gamma), rnd
+            return bonus_of_form(form, self.bonus_form, beta=self.beta, gamma=self.config.gamma), rnd
         if rnd is not None and self.rnd is not None:
             following = data.observations[1:]
             return intrinsic_rewards(rnd, following, data.own, gamma=self.config.gamma, config=self.rnd)

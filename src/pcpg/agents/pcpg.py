@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from pcpg.agents.config import ExploreConfig, PCPGConfig
+from pcpg.agents.config import ExploreConfig, PCPGConfig, sized
 from pcpg.agents.explore import Covered, Parts, cover_step, explore_step
 from pcpg.agents.improve import CoverArrays, ImproveInputs, ImproveOutputs, Learner, Task, make_task
 from pcpg.agents.lanes import Program
@@ -37,21 +37,18 @@ class PCPG:
     config: PCPGConfig
     lanes: int
 
-    @functools.cached_property
-    def capacity(self) -> int:
-        """Most policies a cover can hold; without a number, two for each decision of an episode, and eight."""
-        return self.config.explore.max_policies or 2 * self.env.max_steps + 8
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "config", sized(self.config, self.env.max_steps))
 
     @property
-    def exploit_rounds(self) -> int:
-        """Rounds of exploitation; by the formula, one for each decision of an episode, and four."""
-        rounds = self.config.exploit.num_rounds
-        return self.env.max_steps + 4 if rounds < 0 else rounds
+    def capacity(self) -> int:
+        """Most policies a cover can hold."""
+        return self.config.explore.max_policies
 
     @property
     def max_rounds(self) -> int:
         """The most rounds a seed can take."""
-        return self.capacity + self.exploit_rounds
+        return self.capacity + self.config.exploit.num_rounds
 
     @functools.cached_property
     def improve(self) -> Program[ImproveInputs, ImproveOutputs]:
@@ -61,6 +58,7 @@ class PCPG:
             self.config.ppo,
             num_groups=explore.num_groups,
             bonus_form=explore.bonus_form,
+            beta=explore.beta,
             sample_share=min(explore.start_share, exploit.start_share),
         )
         return Program(learner.improve, self.lanes)
@@ -167,7 +165,7 @@ class PCPG:
         exploit = self.config.exploit
         if exploit.warm_start:
             state = state._replace(policy=state.best_policy, last_return=state.best_return)
-        if self.exploit_rounds == 0:
+        if exploit.num_rounds == 0:
             return state._replace(phase=int32(DONE))
         if not exploit.warm_start:
             fresh = self._fresh_policy(int(state.seed), 1)
@@ -193,7 +191,7 @@ class PCPG:
         for state, output, seen in zip(states, outputs, visits, strict=True):
             state = state._replace(policy=output.policy, adam=output.adam)
             state, metrics = after_round(state, seen, output)
-            if state.phase_round >= self.exploit_rounds:
+            if state.phase_round >= self.config.exploit.num_rounds:
                 state = state._replace(phase=int32(DONE))
             results.append((state, Report(plain(metrics), None)))
         return results
@@ -255,7 +253,7 @@ class PCPG:
 
     def _exploit_task(self, phase_round: int) -> Task:
         exploit, ppo = self.config.exploit, self.config.ppo
-        left, then = (1 - (phase_round + ahead) / self.exploit_rounds if exploit.anneal else 1.0 for ahead in (0, 1))
+        left, then = (1 - (phase_round + ahead) / exploit.num_rounds if exploit.anneal else 1.0 for ahead in (0, 1))
         return make_task(
             reward_coef=1.0,
             bonus_coef=0.0,

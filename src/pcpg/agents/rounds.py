@@ -16,8 +16,9 @@ def check_updates(state: SeedState, outputs: ImproveOutputs) -> None:
         return
     update = int(np.argmin(finite.all(axis=1)))
     what = WATCHED[int(np.argmin(finite[update]))]
+    article = "an" if what == "observation" else "a"
     raise NonFinite(
-        f"seed {int(state.seed)}: a {what} that is not finite appeared in update {update} of round "
+        f"seed {int(state.seed)}: {article} {what} that is not finite appeared in update {update} of round "
         f"{int(state.round)}, after {int(state.env_steps):,} environment steps; the last good checkpoint stays"
     )
 

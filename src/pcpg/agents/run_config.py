@@ -9,7 +9,7 @@ import typing
 from collections.abc import Hashable, Mapping
 from typing import Any
 
-from pcpg.agents.config import PRESETS, AgentConfig, BaselineConfig, PCPGConfig
+from pcpg.agents.config import PRESETS, AgentConfig, BaselineConfig, PCPGConfig, sized
 from pcpg.envs.options import nearest
 from pcpg.envs.protocol import Environment
 from pcpg.envs.registry import make, spec
@@ -109,10 +109,15 @@ class RunConfig:
             check_choice("configuration entry", name, known)
         if "env" not in rest:
             raise ConfigError("the configuration names no environment: expected an entry 'env'")
-        return cls(algo=algo, agent=agent, **rest).resolved()
+        return cls(algo=algo, agent=agent, **rest).checked()
 
     def resolved(self) -> "RunConfig":
-        """The configuration with every default written out; refuses what cannot be built."""
+        """The configuration with every default written out and every formula worked out."""
+        config = self.checked()
+        return dataclasses.replace(config, agent=sized(config.agent, config.make_env().max_steps))
+
+    def checked(self) -> "RunConfig":
+        """The configuration with the options of environment and features written out; refuses what cannot be built."""
         env = self.make_env()
         options = {
             option.name: self.env_options.get(option.name, option.default) for option in spec(self.env)[0].options

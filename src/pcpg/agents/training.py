@@ -51,7 +51,8 @@ Say = Callable[[str], None]
 
 
 def start_run(config: RunConfig, path: Any) -> RunFolder:
-    """The folder of a new run; refuses a folder that is taken."""
+    """The folder of a new run; refuses a folder that is taken, and what cannot be built before it makes one."""
+    build_agent(config).init(config.seed)
     return RunFolder.create(path, config.to_json())
 
 
@@ -100,6 +101,7 @@ class _Loop:
         self.loggers, self.observer = (self.metrics, *loggers), observer
         self.latest = {record["seed"]: record for record in read_metrics(folder.metrics)}
         self.began = time.perf_counter()
+        self.compiled_before = [(program.compilations, program.compile_seconds) for program in self._programs]
         self.recent: deque[float] = deque(maxlen=5)  # seconds of the last rounds with updates
         self.steps_before = self._env_steps()
 
@@ -119,7 +121,7 @@ class _Loop:
 
     def trained(self) -> Trained:
         steps = self._env_steps() - self.steps_before
-        compilations = sum(program.compilations for program in self._programs)
+        compilations = sum(p.compilations - n for p, (n, _) in zip(self._programs, self.compiled_before, strict=True))
         return Trained(self.is_done, steps, self._seconds(), self._compile_seconds(), compilations)
 
     def _round(self) -> None:
@@ -187,7 +189,7 @@ class _Loop:
         return all(program.compilations for program in self._programs)
 
     def _compile_seconds(self) -> float:
-        return sum(program.compile_seconds for program in self._programs)
+        return sum(p.compile_seconds - s for p, (_, s) in zip(self._programs, self.compiled_before, strict=True))
 
     def _seconds(self) -> float:
         return time.perf_counter() - self.began - self._compile_seconds()
@@ -202,8 +204,8 @@ def rounds_left(agent: Agent, state: SeedState) -> int:
         return 0
     if isinstance(agent, PCPG):
         if state.phase == EXPLORE and state.cover is not None:
-            return agent.capacity - int(state.cover.size) + agent.exploit_rounds
-        return agent.exploit_rounds - int(state.phase_round)
+            return agent.capacity - int(state.cover.size) + agent.config.exploit.num_rounds
+        return agent.config.exploit.num_rounds - int(state.phase_round)
     if state.round == 0:
         return agent.max_rounds
     steps_per_round = int(state.env_steps) / int(state.round)

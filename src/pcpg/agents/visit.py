@@ -67,4 +67,4 @@ class Visitor:
         size = self.env.num_cells
         # Cell -1 (nowhere) falls outside and is dropped.
         cells = jnp.zeros(size, jnp.int32).at[jnp.where(data.cells < 0, size, data.cells)].add(1, mode="drop")
-        return Visits(sigma, jnp.sum(data.rewards, axis=0), lengths, cells, jnp.sum(lengths), finite)
+        return Visits(sigma, jnp.sum(data.rewards, axis=0), lengths, cells, jnp.sum(lengths, dtype=jnp.int32), finite)

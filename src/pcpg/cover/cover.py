@@ -58,6 +58,8 @@ def add_member(cover: Cover[Policy], policy: Policy, sigma: np.ndarray) -> Cover
     if not np.all(np.isfinite(sigma)):
         raise ValueError(f"the covariance of member {index} holds a value that is not finite")
     sigma = np.asarray(sigma, np.float64)
+    if sigma.shape != cover.sigmas.shape[1:]:
+        raise ValueError(f"a covariance of this cover has shape {cover.sigmas.shape[1:]}, got {sigma.shape}")
 
     def put(stack: np.ndarray, value: Any) -> np.ndarray:
         stack = stack.copy()

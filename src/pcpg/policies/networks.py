@@ -48,18 +48,21 @@ class Body(eqx.Module):
     layers: tuple[Linear | Conv, ...]
 
     def __call__(self, observations: Array) -> jax.Array:
+        return jax.nn.relu(self.linear(observations))
+
+    def linear(self, observations: Array) -> jax.Array:
+        """The hidden units before the last ReLU."""
         x = jnp.asarray(observations)
+        batch = x.shape[:-1]
         if isinstance(self.layers[0], Conv):
             batch = x.shape[:-3]
             x = x.reshape(-1, *x.shape[-3:]).astype(jnp.float32) / 255.0
-            for layer in self.layers:
-                if isinstance(layer, Linear):
-                    x = x.reshape(x.shape[0], -1)
-                x = jax.nn.relu(layer(x))
-            return x.reshape(*batch, -1)
-        for layer in self.layers:
-            x = jax.nn.relu(layer(x))
-        return x
+        for index, layer in enumerate(self.layers):
+            x = jax.nn.relu(x) if index else x
+            if index and isinstance(layer, Linear) and isinstance(self.layers[index - 1], Conv):
+                x = x.reshape(x.shape[0], -1)
+            x = layer(x)
+        return x.reshape(*batch, x.shape[-1])
 
 
 class ActorCritic(eqx.Module):

@@ -41,10 +41,10 @@ def read_visits(folder: RunFolder, seed: int) -> CoverVisits:
         raise NotARun(f"{folder.path}: {folder.config['env']} has no cells in which visits are counted")
     checkpoint = checkpoints.load_latest(folder.checkpoints)
     size_name = f"{seed}/.cover.size"
-    if checkpoint is None or size_name not in checkpoint.arrays:
-        raise NotARun(f"{folder.path} holds no cover of seed {seed}")
-    size = int(checkpoint.arrays[size_name])
-    if size == 0:
+    if checkpoint is not None and size_name not in checkpoint.arrays:
+        raise NotARun(f"{folder.path} holds no cover: {folder.config['algo']} keeps none")
+    size = 0 if checkpoint is None else int(checkpoint.arrays[size_name])
+    if checkpoint is None or size == 0:
         raise NotARun(f"{folder.path}: the cover of seed {seed} has no member yet")
     hashes = checkpoint.state["members"]
     files = [folder.read_member(index, hashes[index]) for index in range(size)]

@@ -33,8 +33,14 @@ def evaluate(mdp: TabularMDP, pi: Array, r: Array | None = None) -> Evaluation:
     """Return V^pi(.; r) and Q^pi(., .; r), with the MDP's own reward if none is given."""
     pi = check_policy(mdp, pi)
     r = mdp.r if r is None else np.asarray(r, dtype=np.float64)
-    system = np.eye(mdp.num_states) - mdp.gamma * transition_matrix(mdp, pi)
-    V = np.linalg.solve(system, np.einsum("sa,sa->s", pi, r))
+    r_pi = np.einsum("sa,sa->s", pi, r)
+    if mdp.factors is not None:
+        # V = r_pi + gamma L x with x = right V, so x solves the d x d system (I - gamma right L) x = right r_pi.
+        left, right = mdp.factors
+        L = np.einsum("sa,sad->sd", pi, left)
+        x = np.linalg.solve(np.eye(len(right)) - mdp.gamma * (right @ L), right @ r_pi)
+        return Evaluation(r_pi + mdp.gamma * (L @ x), r + mdp.gamma * (left @ x))
+    V = np.linalg.solve(np.eye(mdp.num_states) - mdp.gamma * transition_matrix(mdp, pi), r_pi)
     Q = r + mdp.gamma * (mdp.P.reshape(-1, mdp.num_states) @ V).reshape(mdp.shape)
     return Evaluation(V, Q)
 

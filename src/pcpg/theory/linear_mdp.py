@@ -46,7 +46,8 @@ def from_parameters(phi: Array, mu: Array, theta: Array, gamma: float, s0: int =
             raise ValueError(f"every {name} vector must lie in the simplex (entries >= 0, sum one)")
     P = phi @ mu
     P /= P.sum(-1, keepdims=True)  # a correction of rounding only
-    return LinearMDP(TabularMDP(P, np.clip(phi @ theta, 0.0, 1.0), gamma, s0), phi, mu, theta)
+    mdp = TabularMDP(P, np.clip(phi @ theta, 0.0, 1.0), gamma, s0, factors=(phi, mu))
+    return LinearMDP(mdp, phi, mu, theta)
 
 
 def random_linear_mdp(

@@ -38,6 +38,7 @@ class TabularMDP:
     r_max: float = 1.0
     available: Mask = field(default=None)  # type: ignore[assignment]  # None: every action everywhere
     terminal: Mask = field(default=None)  # type: ignore[assignment]  # None: no episode ends; moves here cost nothing
+    factors: tuple[Array, Array] | None = None  # P = left [S, A, d] @ right [d, S]: exact values then cost d^3, not S^3
 
     def __post_init__(self) -> None:
         P, r = np.ascontiguousarray(self.P, dtype=np.float64), np.ascontiguousarray(self.r, dtype=np.float64)
@@ -58,6 +59,8 @@ class TabularMDP:
             P[~available] = 0.0
         terminal = np.zeros(len(P), bool) if self.terminal is None else np.array(self.terminal, dtype=bool)
         _check_terminal(P, r, available, terminal)
+        if self.factors is not None and np.abs(self.factors[0] @ self.factors[1] - P).max() > SUM_TOLERANCE:
+            raise ValueError("factors do not multiply to P")
         arrays = {"P": P, "r": r, "available": available, "terminal": terminal}
         for name, array in arrays.items():
             array.setflags(write=False)

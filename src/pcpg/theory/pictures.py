@@ -97,7 +97,6 @@ def draw_aggregation(off: Sequence[dict[str, Any]], on: Sequence[dict[str, Any]]
         )
     axes[0].legend(frameon=False)
     axes[0].annotate("theorem: PC-PG loses at most eps + 0", (0.0, 0.0), xytext=(4, 8), textcoords="offset points", fontsize=9)
-    axes[1].annotate("all three lose the same", (0.05, 0.9), xycoords="axes fraction", fontsize=9)
     _save(figure, path)
 
 

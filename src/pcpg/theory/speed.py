@@ -1,0 +1,74 @@
+"""Time of exact mode and of the dual bonus as they grow: `python -m pcpg.theory.speed`."""
+
+import time
+from collections.abc import Sequence
+
+import numpy as np
+
+from pcpg.features.kernels import RBF
+from pcpg.theory import algorithm1
+from pcpg.theory.linear_mdp import random_linear_mdp
+from pcpg.theory.mdp import TabularMDP
+from pcpg.theory.output import Result, finish, show, table
+from pcpg.theory.rkhs import DualCover
+from pcpg.theory.settings import Settings, beta_from_mass
+
+
+def exact_mode_seconds(
+    states: int = 1000, actions: int = 10, dim: int = 100, N: int = 20, T: int = 100, factors: bool = True
+) -> float:
+    """Return the seconds of one exact run of Algorithm 1 on a random MDP; without `factors` its rank is not used."""
+    made = random_linear_mdp(0, states, actions, dim)
+    if not factors:
+        made = made._replace(mdp=TabularMDP(made.mdp.P, made.mdp.r, made.mdp.gamma))
+    settings = Settings(N=N, T=T, eta=3.0, lam=1e-3, beta=beta_from_mass(0.01, 1e-3))
+    began = time.perf_counter()
+    algorithm1.run(made.mdp, made.phi, settings, "exact")
+    return time.perf_counter() - began
+
+
+def dual_seconds(stored: int, queries: int, dim: int = 4, block: int = 500) -> dict[str, float]:
+    """Return the seconds to store points block by block, of the last block alone, and to answer the queries."""
+    rng = np.random.default_rng(0)
+    points, asked = rng.random((stored, dim)), rng.random((queries, dim))
+    cover, last = DualCover(RBF(0.3), 1.0), 0.0
+    began = time.perf_counter()
+    for start in range(0, stored, block):
+        part = points[start : start + block]
+        before = time.perf_counter()
+        cover.extend(part, np.full(len(part), 1.0 / block))
+        last = time.perf_counter() - before
+    middle = time.perf_counter()
+    cover.form(asked)
+    return {"store": middle - began, "last_block": last, "query": time.perf_counter() - middle}
+
+
+def growth(sizes: Sequence[int] = (500, 1000, 2000, 5000), queries: int = 10_000) -> list[Result]:
+    """Return the dual's times for growing numbers of stored points, with the cost for each point and query."""
+    rows = []
+    for stored in sizes:
+        times = dual_seconds(stored, queries)
+        per_point = 1e6 * times["last_block"] / min(500, stored)
+        rows.append({"stored": stored, **times, "us_per_new_point": per_point, "us_per_query": 1e6 * times["query"] / queries})
+    return rows
+
+
+def main() -> None:
+    """Print the dual's growth and the seconds of exact mode."""
+    seconds = {name: exact_mode_seconds(factors=name == "factors") for name in ("factors", "dense")}
+    finish({"rows": growth(), "exact_mode_seconds": seconds}, False, None, render)
+
+
+def render(result: Result) -> None:
+    """Print the times as a table on standard error."""
+    made = table("dual bonus, 10,000 queries", "stored points", "store s", "query s", "us a new point", "us a query")
+    for row in result["rows"]:
+        cells = (f"{row['store']:.2f}", f"{row['query']:.2f}", f"{row['us_per_new_point']:.0f}", f"{row['us_per_query']:.0f}")
+        made.add_row(f"{row['stored']:,}", *cells)
+    show(made)
+    for name, seconds in result["exact_mode_seconds"].items():
+        print(f"exact mode, 1,000 states x 10 actions, 100 features, N=20, T=100, {name}: {seconds:.1f} s")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,112 @@
+"""What tests of whole runs share: one compilation cache, tiny settings, and the command line."""
+
+import copy
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+# Before JAX is imported. Compiled programs are kept for the next time, in this clone and never in the user's folder.
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(ROOT / ".cache" / "jax"))
+Path(os.environ["JAX_COMPILATION_CACHE_DIR"]).mkdir(mode=0o700, parents=True, exist_ok=True)
+
+PPO = {"num_updates": 3, "num_episodes": 64, "hidden": [16, 16]}
+AGENTS: dict[str, dict[str, Any]] = {
+    "pcpg": {
+        "ppo": PPO,
+        "explore": {"visit_episodes": 32, "num_groups": 16, "max_policies": 8, "patience": 8},
+        "exploit": {"num_rounds": 6},
+    },
+    "ppo": {"ppo": PPO, "visit_episodes": 32, "budget": 9000},
+    "ppo-rnd": {"ppo": PPO, "visit_episodes": 32, "budget": 9000},
+}
+
+
+@pytest.fixture(scope="session")
+def tiny() -> Callable[..., dict[str, Any]]:
+    """A configuration of 14 rounds of milliseconds, by algorithm; entries can be replaced."""
+
+    def config(algo: str = "pcpg", **entries: Any) -> dict[str, Any]:
+        made = {"env": "CombinationLock-v0", "algo": algo, "env_options": {"horizon": 2}, "seeds": 2}
+        return copy.deepcopy(made | {"agent": AGENTS[algo]} | entries)
+
+    return config
+
+
+@pytest.fixture(scope="session")
+def config_file(tmp_path_factory: pytest.TempPathFactory, tiny: Callable[..., dict[str, Any]]) -> Callable[..., str]:
+    """The path of a file with such a configuration."""
+    folder = tmp_path_factory.mktemp("configs")
+
+    def write(algo: str = "pcpg", **entries: Any) -> str:
+        path = folder / f"{algo}-{len(list(folder.iterdir()))}.json"
+        path.write_text(json.dumps(tiny(algo, **entries)))
+        return str(path)
+
+    return write
+
+
+@dataclasses.dataclass(frozen=True)
+class Answer:
+    """What a command said."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> dict[str, Any]:
+        """The one JSON object that stdout holds, and nothing else."""
+        assert self.code == 0, self.err
+        assert self.out.count("\n") == 1 and self.out.endswith("\n"), self.out
+        return json.loads(self.out)
+
+
+@pytest.fixture
+def cli(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Answer]]:
+    """The command line, called in this process."""
+    from pcpg.cli import main
+
+    monkeypatch.setenv("COLUMNS", "100")
+
+    def run(*arguments: object) -> Answer:
+        capfd.readouterr()
+        with pytest.raises(SystemExit) as done:
+            main([str(argument) for argument in arguments])
+        out, err = capfd.readouterr()
+        assert "Traceback" not in err
+        return Answer(int(done.value.code or 0), out, err)
+
+    yield run
+
+
+@pytest.fixture(scope="session")
+def start_pcpg() -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """The command line in a process of its own; whatever still runs at the end is killed."""
+    # The package of this clone, installed or not.
+    own = os.environ | {"PYTHONPATH": str(ROOT / "src"), "COLUMNS": "100"}
+    started: list[subprocess.Popen[str]] = []
+
+    def start(*arguments: object, **environment: str) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "pcpg", *map(str, arguments)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=own | environment,
+        )
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()

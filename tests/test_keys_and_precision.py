@@ -1,0 +1,116 @@
+"""No key is used twice, and programs run the same where the user has switched 64-bit numbers on."""
+
+import dataclasses
+
+import jax
+import numpy as np
+import pytest
+
+from pcpg.agents import baselines as baselines_module
+from pcpg.agents import pcpg as pcpg_module
+from pcpg.agents.baselines import Baseline
+from pcpg.agents.config import BaselineConfig, ExploitConfig, ExploreConfig, PCPGConfig, PPOConfig
+from pcpg.agents.pcpg import PCPG
+from pcpg.agents.state import DONE
+from pcpg.envs import probes
+from pcpg.envs.lock import CombinationLock
+from pcpg.features import make_features
+from pcpg.learning.rnd import RNDConfig
+
+TINY = PPOConfig(num_updates=2, num_episodes=32, minibatch_size=32, hidden=(16,))
+LOCK = CombinationLock(horizon=2)
+
+
+def baseline(env, rnd=None):
+    # One round reaches the budget.
+    return Baseline(env, BaselineConfig(ppo=TINY, rnd=rnd, budget=1, visit_episodes=32), lanes=1)
+
+
+def pcpg(env=LOCK, **changes):
+    explore = dataclasses.replace(ExploreConfig(num_groups=8, visit_episodes=32, max_policies=2), **changes)
+    config = PCPGConfig(TINY, explore, ExploitConfig(num_rounds=1))
+    return PCPG(env, make_features("identity", env, 0), config, lanes=1)
+
+
+AGENTS = {
+    "pcpg": pcpg,
+    "pcpg-bonus": lambda: pcpg(reward_coef=1.0),
+    "ppo": lambda: baseline(LOCK),
+    "ppo-rnd": lambda: baseline(LOCK, RNDConfig(normalise=True)),
+    "ppo, continuous actions": lambda: baseline(probes.Continuous()),
+    "pcpg, continuous actions": lambda: pcpg(probes.Continuous()),
+}
+
+
+class Tracer:
+    """Stands in for `Program`: traces, which is when keys and types are checked, and answers with ones of the shape."""
+
+    def __init__(self, function, lanes):
+        self.function = function
+        self.types = []
+
+    def __call__(self, inputs):
+        traced = jax.jit(lambda inputs: self.function(inputs)).trace(inputs[0])
+        self.types = [out.dtype for out in jax.tree.leaves(traced.out_info)]
+        ones = jax.tree.map(lambda out: np.ones(out.shape, out.dtype), traced.out_info)
+        return [ones for _ in inputs]
+
+
+def train(agent):
+    """A seed from its beginning to its end."""
+    state = agent.init(0)
+    while state.phase != DONE:
+        ((state, _),) = agent.step([state])
+    return state
+
+
+def traced(name, monkeypatch):
+    """The agent after a whole run in which every program was traced and none compiled."""
+    for module in (pcpg_module, baselines_module):
+        monkeypatch.setattr(module, "Program", Tracer)
+    agent = AGENTS[name]()
+    train(agent)
+    return agent
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_no_program_of_an_agent_uses_a_key_twice(name, monkeypatch):
+    with jax.debug_key_reuse(True):
+        traced(name, monkeypatch)
+
+
+def test_the_check_of_keys_would_notice():
+    def twice(key):
+        return jax.lax.scan(lambda total, _: (total + jax.random.normal(key), None), 0.0, length=2)[0]
+
+    with jax.debug_key_reuse(True), pytest.raises(jax.errors.KeyReuseError):
+        jax.jit(lambda seed: twice(jax.random.key(seed))).trace(0)
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_with_64_bit_numbers_switched_on_all_results_keep_their_types(name, monkeypatch):
+    expected = traced(name, monkeypatch)
+    jax.config.update("jax_enable_x64", True)
+    try:
+        agent = traced(name, monkeypatch)
+    finally:
+        jax.config.update("jax_enable_x64", False)
+    for part in ("improve", "visit"):
+        types = vars(agent)[part].types
+        assert types == vars(expected)[part].types
+        assert set(map(str, types)) <= {"float32", "int32", "bool"}
+
+
+def test_with_64_bit_numbers_switched_on_a_run_has_the_same_results():
+    expected = train(pcpg())
+    jax.config.update("jax_enable_x64", True)
+    try:
+        state = train(pcpg())
+    finally:
+        jax.config.update("jax_enable_x64", False)
+    assert int(state.env_steps) == int(expected.env_steps)
+    np.testing.assert_array_equal(state.seen, expected.seen)
+    for leaf, same in zip(jax.tree.leaves(state), jax.tree.leaves(expected), strict=True):
+        assert leaf.dtype == same.dtype
+        # Optax corrects its bias in 64 bits then: the same random numbers, another rounding.
+        np.testing.assert_allclose(leaf, same, rtol=1e-3, atol=1e-4)

@@ -1,0 +1,83 @@
+"""The commands: one JSON object on standard output, the keys that were promised, clear refusals."""
+
+import json
+
+import pytest
+
+from pcpg.theory import commands, parameters
+
+
+def test_run_prints_one_json_object_with_the_promised_keys(capsys, tmp_path):
+    given = commands.Run(mdp="lock", horizon=2, seeds=2, seed=40, json=True, out=tmp_path / "run.json")
+    returned = given()
+    printed = json.loads(capsys.readouterr().out)
+    assert printed == returned == json.loads((tmp_path / "run.json").read_text())
+    assert len(printed["raw_return"]) == len(printed["value_gap"]) == 2
+    assert min(printed["raw_return"]) > 3.5 and max(printed["value_gap"]) < printed["epsilon"]
+    assert isinstance(printed["env_steps_per_seed"], int) and printed["env_steps_per_seed"] == max(printed["env_steps"])
+    assert sum(printed["steps_by_kind"].values()) == printed["env_steps"][0]
+
+
+def test_tables_go_to_standard_error(capsys):
+    commands.Run(mdp="chain", horizon=3, mode="exact", N=3, T=5)()
+    captured = capsys.readouterr()
+    assert captured.out == "" and "chain of 3" in captured.err
+
+
+def test_settings_can_be_given_one_by_one():
+    run = commands.Run(mdp="lock", horizon=2, mode="exact", N=3, T=4, eta=1.5, beta=0.5, json=True)()
+    assert run["settings"]["N"] == 3 and run["settings"]["eta"] == 1.5 and len(run["episodes"]) == 3
+
+
+@pytest.mark.parametrize("bad", [{"seeds": 0}, {"horizon": 0}, {"mdp": "gridworld"}, {"N": 0}, {"beta": 2.0}])
+def test_bad_runs_are_refused_before_any_work(bad):
+    with pytest.raises(ValueError, match="expected|smaller beta"):
+        commands.Run(**bad)()
+
+
+def test_every_picture_is_drawn(tmp_path):
+    small = {"json": True}
+    commands.Run(mdp="chain", horizon=3, mode="exact", N=3, T=5, png=tmp_path / "run.png", **small)()
+    tree = commands.Tree(depth=3, mode="exact", seeds=1, tries=20, episodes=30, png=tmp_path / "tree.png", **small)()
+    assert tree["smallest_value"] > 0.49 and max(row["transfer_error"] for row in tree["rows"]) < 1e-9
+    commands.Aggregation(points=2, png=tmp_path / "aggregation.png", **small)()
+    kernel = commands.Kernel(states=20, N=3, png=tmp_path / "kernel.png", **small)()
+    assert kernel["kernel"]["value"] > kernel["uniform_value"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["aggregation.png", "kernel.png", "run.png", "tree.png"]
+    assert all(path.stat().st_size > 10_000 for path in tmp_path.iterdir())
+
+
+def test_the_theorems_numbers_for_the_lock_are_astronomic_and_the_corrected_ones_larger(capsys):
+    found = commands.Parameters(epsilon=0.1, gamma=0.8, dim=251, setting="aggregation", json=True)()
+    assert json.loads(capsys.readouterr().out) == found
+    assert 1e59 < found["paper"]["pairs_total"] < 1e60 < found["corrected"]["pairs_total"]
+    for side in ("paper", "corrected"):
+        numbers = found[side]
+        assert numbers["steps_total"] > numbers["pairs_total"] > numbers["pairs_covariance"] > 0
+
+
+@pytest.mark.parametrize("kind", ["finite", "rbf"])
+def test_N_is_the_least_that_satisfies_its_own_condition(kind):
+    gain = parameters.gain_bound(kind, 3)
+    for factor in (0.5, 20.0, 3e4):
+        N = parameters.solve_N(factor, gain)
+        assert N >= factor * gain(N) * (1 - 1e-9)
+        assert N == 1 or N - 1 < factor * gain(N - 1)
+
+
+def test_the_papers_remark_on_N_suffices_in_finite_dimension():
+    factor, dim = 4 * 50.0**2 / 0.01**3, 7
+    N = parameters.paper_N_finite(factor, dim)
+    assert N >= factor * parameters.gain_bound("finite", dim)(N)
+    assert N >= parameters.solve_N(factor, parameters.gain_bound("finite", dim))
+
+
+def test_a_gain_that_grows_as_fast_as_N_has_no_solution():
+    with pytest.raises(ValueError, match="grows too fast"):
+        parameters.solve_N(2.0, lambda N: N)
+
+
+@pytest.mark.parametrize("bad", [{"epsilon": 0.0}, {"gamma": 1.0}, {"delta": 0.7}, {"dim": 0}, {"epsilon": 20.0}])
+def test_parameters_out_of_range_are_refused(bad):
+    with pytest.raises(ValueError, match="expected|needs"):
+        commands.Parameters(**bad)()

@@ -1,0 +1,111 @@
+"""Kernels, and the dual forms of bonus and critic against the primal ones."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.gaussian_process import kernels as other
+
+from pcpg.features.kernels import RBF, Indicator, Linear, Matern, Product
+from pcpg.theory import critic, exact
+from pcpg.theory.rkhs import DualCover, DualRegression, nystrom, nystrom_form
+
+seeds = st.integers(0, 2**31)
+
+
+def points(seed, count, dim=3):
+    return np.random.default_rng(seed).normal(size=(count, dim)) / 2
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        (RBF(0.7), other.RBF(0.7)),
+        (Matern(0.7, 0.5), other.Matern(0.7, nu=0.5)),
+        (Matern(0.7, 1.5), other.Matern(0.7, nu=1.5)),
+        (Matern(0.7, 2.5), other.Matern(0.7, nu=2.5)),
+        (Linear(), other.DotProduct(0.0)),
+    ],
+    ids=str,
+)
+def test_kernels_agree_with_scikit_learn(ours, theirs):
+    x, y = points(0, 6), points(1, 5)
+    np.testing.assert_allclose(ours(x, y), theirs(x, y), atol=1e-12)
+    np.testing.assert_allclose(ours.diagonal(x), np.diag(ours(x, x)), atol=1e-12)
+
+
+def test_a_product_kernel_multiplies_state_and_action():
+    kernel = Product(RBF(0.5), Indicator(), split=2)
+    x = np.array([[0.0, 0.0, 1.0], [0.5, 0.0, 1.0], [0.5, 0.0, 2.0]])
+    np.testing.assert_allclose(kernel(x, x), [[1, np.exp(-0.5), 0], [np.exp(-0.5), 1, 0], [0, 0, 1]], atol=1e-12)
+    np.testing.assert_allclose(kernel.diagonal(x), 1.0)
+
+
+def test_distances_far_from_the_origin_keep_their_digits():
+    x = points(2, 20) + 1e6
+    np.testing.assert_allclose(RBF(0.5)(x, x), RBF(0.5)(x - 1e6, x - 1e6), atol=1e-8)
+
+
+@pytest.mark.parametrize("bad", [lambda: RBF(0.0), lambda: Matern(1.0, 0.7), lambda: Product(RBF(), RBF(), 0)])
+def test_kernels_out_of_range_are_refused(bad):
+    with pytest.raises(ValueError, match="expected|needs"):
+        bad()
+    with pytest.raises(ValueError, match="points"):
+        RBF()(np.zeros(3), np.zeros((2, 3)))
+
+
+@settings(max_examples=20, deadline=None)
+@given(seeds, st.sampled_from([1e-3, 1.0]), st.sampled_from([1, 3, 7]))
+def test_with_the_linear_kernel_the_dual_bonus_equals_the_primal_one(seed, lam, blocks):
+    x, queries = points(seed, 40), points(seed + 1, 15)
+    weights = np.random.default_rng(seed).random(40) / 10
+    dual = DualCover(Linear(), lam)
+    for part in np.array_split(np.arange(40), blocks):  # added block by block
+        dual.extend(x[part], weights[part])
+    sigma = (x.T * weights) @ x + lam * np.eye(3)
+    primal = exact.form(queries[:, None], sigma)[:, 0]
+    np.testing.assert_allclose(dual.form(queries, block=4), primal, rtol=1e-8, atol=1e-8)
+    assert dual.information_gain() == pytest.approx(np.linalg.slogdet(sigma / lam)[1], abs=1e-8)
+
+
+@settings(max_examples=20, deadline=None)
+@given(seeds, st.sampled_from([0.05, 0.5, np.inf]))
+def test_with_the_linear_kernel_the_dual_critic_equals_the_primal_one(seed, W):
+    rng = np.random.default_rng(seed)
+    x, y, weights, queries = points(seed, 30), rng.normal(size=30), rng.dirichlet(np.ones(30)), points(seed + 1, 10)
+    theta = critic.least_squares(critic.factorise(x[:, None], weights[:, None]), y, W)
+    dual = DualRegression(Linear(), x, weights).fit(y, W)
+    np.testing.assert_allclose(dual(queries), queries @ theta, atol=1e-8)
+    assert dual.norm == pytest.approx(np.linalg.norm(theta), abs=1e-8) and dual.norm <= W * (1 + 1e-9)
+
+
+def test_an_empty_cover_knows_nothing_and_visits_lower_the_form():
+    dual, queries = DualCover(RBF(0.5), 0.1), points(0, 8)
+    np.testing.assert_allclose(dual.form(queries), 10.0)
+    dual.extend(queries[:1], np.ones(1))
+    after = dual.form(queries)
+    assert after[0] == pytest.approx(1 / 1.1) and (after <= 10.0 + 1e-9).all()
+    with pytest.raises(ValueError, match="weights"):
+        dual.extend(queries, -np.ones(8))
+    with pytest.raises(ValueError, match="ridge"):
+        DualCover(RBF(), 0.0)
+
+
+@settings(max_examples=15, deadline=None)
+@given(seeds, st.sampled_from([1e-2, 1e-4, 1e-8]))
+def test_inducing_points_change_the_form_by_no_more_than_stated(ratios, seed, tolerance):
+    x, queries, lam = points(seed, 80, 2), points(seed + 1, 20, 2), 0.5
+    weights = np.full(80, 1 / 80)
+    truth = DualCover(RBF(0.7), lam).extend(x, weights).form(queries)
+    made = nystrom(RBF(0.7), x, tolerance)
+    found = nystrom_form(made, x, weights, queries, lam)
+    assert made.residual <= tolerance and len(made.inducing) < 80
+    ratios.check("Nystrom: error of the form <= stated", np.abs(found.form - truth).max(), found.error)
+
+
+def test_far_fewer_inducing_points_are_not_good_enough():
+    """The companion: the stated error is about something."""
+    x, weights = points(0, 80, 2), np.full(80, 1 / 80)
+    truth = DualCover(RBF(0.7), 0.01).extend(x, weights).form(x)
+    few = nystrom_form(nystrom(RBF(0.7), x, 0.0, max_size=2), x, weights, x, 0.01)
+    assert np.abs(few.form - truth).max() > 1.0
