@@ -80,7 +80,7 @@ def imports_of_parts() -> dict[str, set[str]]:
 
 def modules_that_train() -> list[str]:
     """Every module but the command line and the bridge to Gymnasium."""
-    outside = ("cli", "__main__", "gymnasium_bridge")
+    outside = ("cli", "flags", "__main__", "gymnasium_bridge")
     return sorted(
         module_name(path)
         for path in SOURCE.rglob("*.py")

@@ -27,7 +27,7 @@ def baseline(env, rnd=None):
 
 
 def pcpg(env=LOCK, **changes):
-    explore = dataclasses.replace(ExploreConfig(num_groups=8, visit_episodes=32, max_policies=2), **changes)
+    explore = dataclasses.replace(ExploreConfig(num_groups=8, visit_episodes=32, max_policies=3), **changes)
     config = PCPGConfig(TINY, explore, ExploitConfig(num_rounds=1))
     return PCPG(env, make_features("identity", env, 0), config, lanes=1)
 

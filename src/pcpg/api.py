@@ -49,8 +49,11 @@ class Policy:
 
     def act(self, observation: Any, *, greedy: bool = False, seed: int = 0) -> np.ndarray:
         """An action for one observation: the likeliest, or a sample fixed by `seed`."""
+        space = self.env.observation_space
+        if np.shape(observation) != space.shape:
+            raise ConfigError(f"an observation must have shape {space.shape}, got {np.shape(observation)}")
         distribution = for_space(self.env.action_space)
-        outputs = self.network.outputs(np.asarray(observation)[None])
+        outputs = self.network.outputs(np.asarray(observation, space.dtype)[None])
         chosen = distribution.mode(outputs) if greedy else distribution.sample(jax.random.key(seed), outputs)
         return np.asarray(distribution.to_env(chosen))[0]
 

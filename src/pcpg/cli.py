@@ -2,7 +2,7 @@
 
 Flags come from the fields of frozen dataclasses. With --json one JSON object goes to stdout; everything else a
 person is to read goes to stderr. A mistake of the user's is one line on stderr and exit code 2; a run that had to
-stop exits with 1, one that Ctrl-C stopped with 130.
+stop exits with 1, one that Ctrl-C stopped with 130. PCPG_TRACEBACK=1 shows where an error came from.
 
 What needs JAX is imported where it is used: help and mistakes answer at once.
 """
@@ -13,6 +13,7 @@ import functools
 import json
 import os
 import sys
+import traceback
 import typing
 from collections.abc import Sequence
 from pathlib import Path
@@ -76,23 +77,25 @@ def run_command(arguments: list[str], console: Console) -> int:
 
 def _judge(error: Exception) -> tuple[str | None, int]:
     """How an error is introduced and the exit code; None for one that is not the user's but a bug."""
+    if os.environ.get("PCPG_TRACEBACK"):
+        return None, 1
     if isinstance(error, DiskFull):
         return "stopped", 1
-    if isinstance(error, Mistake | RunError):
+    if isinstance(error, Mistake | RunError) or (isinstance(error, ValueError) and _is_our_refusal(error)):
         return "error", 2
-    # Whatever raised it has loaded these modules already.
-    from pcpg.agents.run_config import ConfigError
     from pcpg.agents.state import NonFinite
-    from pcpg.envs.options import InvalidOption
-    from pcpg.envs.registry import UnknownEnvironment
 
-    if isinstance(error, ConfigError | InvalidOption | UnknownEnvironment):
-        return "error", 2
     if isinstance(error, NonFinite):
         return "stopped", 1
     if "RESOURCE_EXHAUSTED" in str(error):
         return "stopped: out of memory; fewer --ppo.num-episodes or --lanes need less", 1
     return None, 1
+
+
+def _is_our_refusal(error: Exception) -> bool:
+    """Whether this package raised the error itself: what JAX or NumPy refuse in the middle of things is a bug."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return Path(frames[-1].filename).is_relative_to(Path(__file__).parent)
 
 
 # train
@@ -279,9 +282,9 @@ def _train_folder(folder: RunFolder, console: Console, as_json: bool) -> int:
     try:
         with _loading(console):
             from pcpg.agents.training import train_run
-            from pcpg.console import Display, result_table
+            from pcpg.console import Display, result_table, title_of
 
-        with Display(console, folder.config) as display:
+        with Display(console, title_of(folder.config)) as display:
 
             def leave() -> None:
                 display.stop()

@@ -24,11 +24,8 @@ QUIET_SECONDS = 10.0
 class Display:
     """Live progress of a run: how far it is and the newest numbers; plain lines where there is no terminal."""
 
-    def __init__(self, console: Console, config: Mapping[str, Any]) -> None:
-        self.console = console
-        first, last = config["seed"], config["seed"] + config["seeds"] - 1
-        seeds = f"seed {first}" if first == last else f"seeds {first} to {last}"
-        self.title = f"{config['algo']} on {config['env']}, {seeds}"
+    def __init__(self, console: Console, title: str) -> None:
+        self.console, self.title = console, title
         self.began = time.monotonic()
         self.progress: Progress | None = None
         self.last_line: float | None = None
@@ -74,6 +71,13 @@ class Display:
                 numbers.add_column(name, no_wrap=True)
             numbers.add_row(*values.values())
         return Group(top, numbers, Text.assemble(clock, ", ", state))
+
+
+def title_of(config: Mapping[str, Any]) -> str:
+    """What a run is, in a few words."""
+    first, last = config["seed"], config["seed"] + config["seeds"] - 1
+    seeds = f"seed {first}" if first == last else f"seeds {first} to {last}"
+    return f"{config['algo']} on {config['env']}, {seeds}"
 
 
 def round_text(progress: Progress) -> str:

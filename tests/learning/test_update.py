@@ -7,6 +7,7 @@ import optax
 import pytest
 from scipy import stats
 
+from pcpg.learning.shuffle import random_order
 from pcpg.learning.update import adam_step, clip_by_norm, init_adam, minimise
 
 PARAMS = {"a": np.float32([[1, -2], [3, 0.5]]), "b": np.float32([4, -1, 2])}
@@ -145,3 +146,25 @@ def test_metrics_are_means_over_all_steps():
     np.testing.assert_allclose(metrics["mean"], 4.0, rtol=1e-6)
     np.testing.assert_allclose(metrics["params"], 7.0, rtol=1e-6)
     np.testing.assert_array_equal(params, [7.0])  # a learning rate of zero moves nothing
+
+
+def test_a_random_order_holds_every_index_once_and_the_marked_ones_last():
+    last = np.arange(37) % 3 == 0
+
+    @jax.jit
+    @jax.vmap
+    def orders(key):
+        return random_order(key, 37), random_order(key, 37, last=jnp.asarray(last))
+
+    plain, sorted_apart = jax.device_get(orders(jax.random.split(jax.random.key(0), 400)))
+    for order in (plain, sorted_apart):
+        np.testing.assert_array_equal(np.sort(order, axis=1), np.broadcast_to(np.arange(37), (400, 37)))
+    np.testing.assert_array_equal(last[sorted_apart], np.broadcast_to(np.sort(last), (400, 37)))
+    # Every place goes to every index alike: 400 draws over 37, then over the 24 that are not marked.
+    assert stats.chisquare(np.bincount(plain[:, 5], minlength=37)).pvalue > 0.01
+    assert stats.chisquare(np.bincount(sorted_apart[:, 0], minlength=37)[~last]).pvalue > 0.01
+
+
+def test_more_samples_than_an_order_can_hold_are_refused():
+    with pytest.raises(ValueError, match=r"at most 2\^20 samples can be put in order, got 1048577"):
+        random_order(jax.random.key(0), 2**20 + 1)

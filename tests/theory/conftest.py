@@ -1,4 +1,4 @@
-"""What the lemma tests share: scenes (an MDP with a cover and its bonus), and the largest left over right of each lemma."""
+"""What the lemma tests share: scenes (an MDP, a cover, its bonus), and the largest left over right of each lemma."""
 
 from typing import NamedTuple
 

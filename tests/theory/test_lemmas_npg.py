@@ -1,4 +1,4 @@
-"""The regret of NPG on the augmented MDP, the critic's error, and the whole bound, with the paper's slips as companions."""
+"""Regret of NPG on the augmented MDP, the critic's error, and the whole bound, with the paper's slips as companions."""
 
 import numpy as np
 import pytest
@@ -83,6 +83,14 @@ def test_the_error_of_the_best_fit_on_policy_is_at_most_the_transfer_error_of_th
     left = critic_error(it, pi, found.theta, Q - V[:, None])
     ratios.check("critic's bias <= sqrt(2 A eps_bias) (body)", left, np.sqrt(2 * it.mdp.num_actions * found.least))
     ratios.check("critic's bias <= 2 sqrt(A eps_bias) (appendix)", left, 2 * np.sqrt(it.mdp.num_actions * found.least))
+
+
+def test_the_constant_of_the_body_is_reached():
+    """One state, two actions, errors of opposite sign: 2 x = sqrt(2 A x^2) with A = 2."""
+    errors, comparator, pi = np.array([0.3, -0.3]), np.array([1.0, 0.0]), np.array([0.0, 1.0])
+    left = (comparator - pi) @ errors
+    assert left == pytest.approx(np.sqrt(2 * 2 * np.mean(errors**2)))
+    assert left > np.sqrt(1.9 * 2 * np.mean(errors**2))  # so no smaller constant would do
 
 
 @many

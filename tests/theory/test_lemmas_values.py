@@ -1,4 +1,4 @@
-"""Lemmas about values: linearity, performance difference, and the augmented MDP. Each has a companion that must fail."""
+"""Lemmas about values: linearity, performance difference, augmented MDP. Each has a companion that must fail."""
 
 import numpy as np
 import pytest

@@ -160,6 +160,25 @@ def test_the_rounds_left_of_a_baseline_follow_from_its_budget(tiny: Tiny) -> Non
     assert rounds_left(agent, state._replace(env_steps=np.int64(9000))) == 1
 
 
+def test_two_programs_are_compiled_and_another_policy_compiles_nothing(
+    tmp_path: Path, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(training, "build_agent", build_agent)
+    compiled: list[str] = []
+
+    def listen(event: str, duration: float, **_: Any) -> None:
+        if event == "/jax/core/compile/backend_compile_duration":
+            compiled.append(event)
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    folder = start_run(RunConfig.from_json(tiny()), tmp_path / "run")
+    after_round: list[int] = []
+    trained = train_run(folder, observer=lambda progress: after_round.append(len(compiled)))
+    # No operation runs by itself, outside the two programs; every round counts, with 1 to 8 policies in the cover.
+    assert after_round == [0, 1, *[2] * 13]
+    assert trained.compilations == 2 and folder.read_summary()["policies"] == [8, 8]
+
+
 @pytest.mark.parametrize("algo", ["pcpg", "ppo-rnd"])
 def test_a_seed_ends_with_the_same_bytes_alone_and_beside_others(tmp_path: Path, tiny: Tiny, algo: str) -> None:
     together = begin(tmp_path / "together", tiny(algo, seeds=3))

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import inspect
 import json
 import math
 import types
@@ -123,11 +124,19 @@ class RunConfig:
             option.name: self.env_options.get(option.name, option.default) for option in spec(self.env)[0].options
         }
         features = default_features(env) if self.features == "auto" else self.features
-        config = dataclasses.replace(self, env_options=options, features=features)
         check_choice("features", features, FEATURES)
+        config = dataclasses.replace(self, env_options=options, features=features)
         if isinstance(self.agent, PCPGConfig):
+            written = feature_defaults(features) | dict(self.feature_options)
+            config = dataclasses.replace(config, feature_options=plain(written, "feature_options"))
             config.make_features(env)
         return config
+
+
+def feature_defaults(features: str) -> dict[str, Any]:
+    """The options of a feature map that have a default, with it."""
+    options = inspect.signature(FEATURES[features]).parameters.values()
+    return {o.name: o.default for o in options if o.kind is o.KEYWORD_ONLY and o.default is not o.empty}
 
 
 @functools.lru_cache(maxsize=4)

@@ -52,6 +52,7 @@ Say = Callable[[str], None]
 
 def start_run(config: RunConfig, path: Any) -> RunFolder:
     """The folder of a new run; refuses a folder that is taken, and what cannot be built before it makes one."""
+    config = config.resolved()
     build_agent(config).init(config.seed)
     return RunFolder.create(path, config.to_json())
 

@@ -22,8 +22,8 @@ import numpy as np
 
 # Gap, in units of the rank, above which the quadratic model is poor and updates get on faster (measured).
 _FAR = 0.15
-# Multiplications up to which OpenBLAS starts no threads. Their barriers cost tens of milliseconds each where other
-# threads keep the cores busy, so small problems are solved by small products, and by einsum.
+# Multiplications in a product that was seen to start no BLAS threads. A call that did start them took 7 to 100 ms
+# on busy cores instead of 0.1 to 2, so small problems are solved by products of this size, and by einsum.
 _SMALL = 64**3
 # Share of the gain promised by the slope that a full Newton step must deliver.
 _ARMIJO = 0.01
@@ -311,7 +311,7 @@ def _newton_target(hessian: np.ndarray, gradient: np.ndarray, weights: np.ndarra
     level = weights @ gradient
     noise = 1e-12 * np.abs(linear).max() + 1e-6 * (gradient.max() - level)
     # The model is b'x - x'Hx/2. Block pivoting (Portugal, Judice and Vicente 1994) exchanges every policy on the
-    # wrong side, starting from those that would keep weight if moved alone; two to eight rounds mostly do.
+    # wrong side, starting from those that would keep weight if moved alone; a few rounds mostly do.
     free = hessian.diagonal() * weights + gradient > level
     for _ in range(12):
         target, level = _stationary(hessian, linear, free)

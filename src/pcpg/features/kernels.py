@@ -1,6 +1,6 @@
 """Kernels k(x, y) = <phi(x), phi(y)> for features that need not be finite: linear, RBF, Matern, and products.
 
-A kernel is a frozen dataclass that maps points x [n, p] and y [m, p] to the matrix k(x_i, y_j) [n, m], in float64 NumPy.
+A kernel is a frozen dataclass that maps points x [n, p] and y [m, p] to the matrix k(x_i, y_j) [n, m], in float64.
 `diagonal` gives k(x_i, x_i) [n], the squared norms of the features, without the matrix. RBF and Matern kernels have
 k(x, x) = 1, so norm(phi) = 1; products of such kernels too.
 """

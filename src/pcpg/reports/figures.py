@@ -11,7 +11,7 @@ def new_figure(rows: int, columns: int, *, width: float, height: float, **option
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    style = {
+    style: dict[Any, Any] = {
         "font.size": 8,
         "axes.spines.top": False,
         "axes.spines.right": False,

@@ -1,9 +1,10 @@
 """An aggregated MDP whose misspecification is large off the comparator's path and zero on it (or the other way round).
 
-A corridor c_0 .. c_{n-1}: `on` leads to the next cell, and out of the last one with reward 1. `aside` leads into a swamp: its
-first cell pays a toll of kappa once, its last one nothing for ever. All pairs of the swamp share ONE abstract state, though
-they differ by kappa in reward; every other pair is its own abstract state. With `on_path` the swamp is free of error, and at
-c_0, where the comparator passes, `aside` leads on with probability 1 - kappa and shares one abstract state with `on`.
+A corridor c_0 .. c_{n-1}: `on` leads to the next cell, and out of the last one with reward 1. `aside` leads into a
+swamp: its first cell pays a toll of kappa once, its last one nothing for ever. All pairs of the swamp share ONE
+abstract state, though they differ by kappa in reward; every other pair is its own abstract state. With `on_path` the
+swamp is free of error, and at c_0, where the comparator passes, `aside` leads on with probability 1 - kappa and
+shares one abstract state with `on`.
 
 What going aside is worth is kappa gamma, once. A method that bootstraps on the abstract state believes that the swamp
 pays an average toll for ever: share kappa / (1-gamma), with the share of paying cells in its data.

@@ -1,7 +1,7 @@
 """Algorithm 1 on a tabular MDP with features, exact or sampled: what theory plugs into the shared outer loop.
 
     exact    population covariances (the occupancy itself), exact action values, exact choice of iterates
-    sampled  only resets to s0: K pairs for a covariance, M pairs with one Q-estimate each for a critic, episodes for choices
+    sampled  only resets to s0: K pairs for a covariance, M pairs with a Q-estimate for a critic, episodes to choose
 
 | symbol      | name       | meaning                                                                       |
 |-------------|------------|-------------------------------------------------------------------------------|
@@ -89,7 +89,7 @@ def theory_bonus(phi: Array, total_visits: Array, labels: Index | None, lam: flo
     """Return b = 1{phi' Sigma_mix^-1 phi >= beta} / (1-gamma), Sigma_mix = sum of covariances + lambda I."""
     if labels is not None:
         mass = np.bincount(labels, weights=total_visits.reshape(-1), minlength=phi.shape[-1])
-        quadratic = (1.0 / (mass + lam))[labels].reshape(total_visits.shape)
+        quadratic = np.take(1.0 / (mass + lam), labels).reshape(total_visits.shape)
         log_det = float(np.log1p(mass / lam).sum())
     else:
         sigma_mix = exact.covariance(phi, total_visits) + lam * np.eye(phi.shape[-1])

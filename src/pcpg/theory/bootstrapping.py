@@ -26,7 +26,7 @@ class Bootstrapped(NamedTuple):
 def greedy(mdp: TabularMDP, Q: Array) -> Array:
     """Return the policy that is uniform over the best available actions: a tie is not broken by an action's number."""
     Q = np.where(mdp.available, Q, -np.inf)
-    best = (Q >= Q.max(1, keepdims=True) - 1e-9).astype(np.float64)
+    best = (Q.max(1, keepdims=True) - 1e-9 <= Q).astype(np.float64)
     return best / best.sum(1, keepdims=True)
 
 

@@ -1,4 +1,4 @@
-"""What `pcpg theory` offers: one frozen dataclass for each command; calling it does the work and returns JSON-able data.
+"""What `pcpg theory` offers: one frozen dataclass for each command; calling it does the work and returns its result.
 
 Tables go to standard error, so that with `json` standard output holds one JSON object and nothing else.
 """
@@ -70,10 +70,8 @@ class Run:
         rows, began = [], time.perf_counter()
         for seed in range(self.seed, self.seed + self.seeds):
             rows.append(self._one(seed))
-            print(
-                f"seed {seed}: gap {rows[-1]['value_gap']:.4g} (eps {rows[-1]['epsilon']:.4g}), {rows[-1]['steps']:,} steps",
-                file=sys.stderr,
-            )
+            gap, eps, steps = (rows[-1][key] for key in ("value_gap", "epsilon", "steps"))
+            print(f"seed {seed}: gap {gap:.4g} (eps {eps:.4g}), {steps:,} steps", file=sys.stderr)
         if self.png is not None:
             from pcpg.theory.pictures import draw_run
 

@@ -8,10 +8,10 @@ dimension-free lemma, over a batch of independent repetitions at once.
 Among minimisers the one of least norm is returned.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-import scipy.optimize
 
 from pcpg.theory.mdp import Array
 from pcpg.theory.samplers import Index
@@ -69,18 +69,19 @@ def least_squares(factor: Factor, target: Array, W: float = np.inf) -> Array:
     solution = moment / square
     norm = float(np.linalg.norm(solution))
     if norm > W:
-        solution = moment / (square + _multiplier(moment, square, W))
+        upper = float(np.linalg.norm(moment)) / W  # there the norm is at most W, since square >= 0
+        solution = moment / (square + multiplier(lambda mu: float(np.linalg.norm(moment / (square + mu))), upper, W))
     return solution if right is None else solution @ right
 
 
-def _multiplier(moment: Array, square: Array, W: float) -> float:
-    """Return mu > 0 with norm(moment / (square + mu)) = W."""
-    upper = float(np.linalg.norm(moment)) / W  # there the norm is at most W, since square >= 0
-    return float(
-        scipy.optimize.brentq(
-            lambda mu: np.linalg.norm(moment / (square + mu)) - W, 0.0, upper, xtol=1e-300, rtol=1e-14
-        )
-    )
+def multiplier(norm: Callable[[float], float], upper: float, W: float) -> float:
+    """Return the least mu in [0, upper], to rounding, with norm(mu) <= W; norm decreases and norm(upper) <= W."""
+    lower = 0.0
+    while True:
+        middle = (lower + upper) / 2.0
+        if not lower < middle < upper:
+            return upper
+        lower, upper = (middle, upper) if norm(middle) > W else (lower, middle)
 
 
 def loss(phi: Array, weights: Array, target: Array, theta: Array) -> float:

@@ -1,17 +1,17 @@
 """Quantities of the analysis, computed exactly: errors, coverage, and the right-hand sides of the theorems.
 
-| symbol             | function                    | meaning                                                              |
-|--------------------|-----------------------------|----------------------------------------------------------------------|
-| eps_bias           | `transfer_error`            | error under d* of a best fit under rho_mix                           |
-| eps_misspec(z)     | `misspecification`          | largest disagreement within an abstract state                        |
-| E_{d*} max_a eps   | `average_misspecification`  | its average along the comparator                                     |
-| norm(d*/nu)_inf    | `concentrability`           | largest density ratio                                                |
-| kappa              | `relative_condition_number` | sup_w (w' Sigma_d* w) / (w' Sigma_nu w)                              |
-| Pr_d(unknown)      | `escape_probability`        | mass of unknown pairs under an occupancy                             |
-| d*                 | `comparator_distribution`   | d^{pi*}(s) x Uniform(A)                                              |
+| symbol | function | meaning |
+|---|---|---|
+| eps_bias | `transfer_error` | error under d* of a best fit under rho_mix |
+| eps_misspec(z) | `misspecification` | largest disagreement within an abstract state |
+| E_{d*} max_a eps | `average_misspecification` | its average along the comparator |
+| norm(d*/nu)_inf | `concentrability` | largest density ratio |
+| kappa | `relative_condition_number` | sup_w (w' Sigma_d* w) / (w' Sigma_nu w) |
+| Pr_d(unknown) | `escape_probability` | mass of unknown pairs under an occupancy |
+| d* | `comparator_distribution` | d^{pi*}(s) x Uniform(A) |
 
-A best fit under rho_mix is seldom unique (rho_mix misses pairs), and the paper's claims of zero transfer error are about ONE
-of them. `transfer_error` gives the least and the least-norm one, and says whether the bound W binds.
+A best fit under rho_mix is seldom unique (rho_mix misses pairs), and the paper's claims of zero transfer error are
+about ONE of them. `transfer_error` gives the least and the least-norm one, and says whether the bound W binds.
 """
 
 from typing import NamedTuple

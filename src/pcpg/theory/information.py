@@ -52,8 +52,9 @@ def max_information_gain(
         raise ValueError(f"N is {N} and lambda is {lam}; expected N >= 1 and lambda > 0")
     scale, dim = N / lam, phi.shape[-1]
     atoms, weights = [exact.occupancy(mdp, uniform_policy(mdp))], np.ones(1)
-    gap, gain, iteration = np.inf, 0.0, 0
-    for iteration in range(max_iterations):
+    gap, gain, iterations = np.inf, 0.0, 0
+    while iterations < max_iterations:
+        iterations += 1
         rho = np.einsum("n,nsa->sa", weights, np.stack(atoms))
         M = np.eye(dim) + scale * exact.covariance(phi, rho)
         gain = float(np.linalg.slogdet(M)[1])
@@ -78,7 +79,7 @@ def max_information_gain(
         atoms, weights = [atom for atom, keep in zip(atoms, kept, strict=True) if keep], weights[kept]
         weights = weights / weights.sum()
     rho = np.einsum("n,nsa->sa", weights, np.stack(atoms))
-    return MaxGain(gain, max(gap, 0.0), rho, iteration + 1)
+    return MaxGain(gain, max(gap, 0.0), rho, iterations)
 
 
 def _line_search(phi: Array, M: Array, scale: float, direction: Array, limit: float) -> float:
@@ -107,5 +108,5 @@ def finite_dimensional_bound(N: float, dim: int, lam: float = 1.0) -> float:
 
 
 def rbf_bound(N: float, dim: int, constant: float = 1.0) -> float:
-    """Return constant * log(N + 1)^(d+1): the RBF rate of Srinivas et al.; they give no constant, so it is asked for."""
+    """Return constant * log(N + 1)^(d+1), the RBF rate of Srinivas et al.; they give no constant: it is asked for."""
     return constant * float(np.log1p(N)) ** (dim + 1)

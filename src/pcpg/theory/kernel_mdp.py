@@ -2,8 +2,9 @@
 
 A swimmer at x in [0, 1] (a fine grid) against a current. Next states are mixtures of J bumps nu_j over the grid,
     P(.|x, a) = sum_j w_j(x, a) nu_j,    w_j normalised Gaussian weights around x + drift(a),
-so P and r are functions of (x, a) in the RKHS of RBF(x) times 1{a = a'}; on the grid they are interpolated exactly, and their
-norms are known: omega = norm(r)_H, and xi <= sqrt(J e) with e the largest eigenvalue of the Gram matrix of w_1..w_J in H.
+so P and r are functions of (x, a) in the RKHS of RBF(x) times 1{a = a'}. On the grid they are interpolated exactly,
+and their norms are known: omega = norm(r)_H, and xi <= sqrt(J e), e the largest eigenvalue of the Gram matrix of
+w_1..w_J in H.
 """
 
 from collections.abc import Callable
@@ -67,7 +68,7 @@ class KernelLearner(Learner):
     def __init__(self, made: KernelMDP, settings: Settings, mode: Mode, rng: np.random.Generator) -> None:
         super().__init__(made.mdp, one_hot_pairs(made.mdp), settings, mode, rng)
         self.made, self.dual = made, DualCover(made.kernel, settings.lam)
-        # A critic is a combination of kernel functions at the pairs: "phi" is the kernel matrix, theta the coefficients.
+        # A critic is a combination of kernel functions at the pairs: phi is the kernel matrix, theta its coefficients.
         self.phi = made.kernel(made.points, made.points).reshape(*made.mdp.shape, -1)
 
     def extend(self, cover: Cover, policy: Array, visits: Array) -> Cover:

@@ -72,10 +72,10 @@ def linear_lock(
 ) -> LinearMDP:
     """Return a combination lock that is a linear MDP of dimension 2 H + 1, which uniform play does not open.
 
-    Level h = 1..H has `width` states. In each, one action of its own has phi = (1-mix) e_right,h + mix e_wrong,h
-    and the others the reverse, so the d-dimensional critic must learn at every level which direction leads on.
-    mu of right,h is uniform over the states of level h+1, mu of wrong,h and of the end is the end, an
-    absorbing state. right,H pays 1; a first-level wrong turn pays 0.05, the bait of a greedy learner. s0 is a state of level 1.
+    Level h = 1..H has `width` states. In each, one action of its own has phi = (1-mix) e_right,h + mix e_wrong,h and
+    the others the reverse, so the critic must learn at every level which direction leads on. mu of right,h is uniform
+    over the states of level h+1; mu of wrong,h and of the end is the end, an absorbing state. right,H pays 1; a
+    first-level wrong turn pays 0.05, the bait of a greedy learner. s0 is a state of level 1.
     """
     if min(horizon, width) < 1 or num_actions < 2 or not 0.0 <= mix < 0.5:
         raise ValueError("linear_lock needs horizon >= 1, width >= 1, num_actions >= 2 and 0 <= mix < 0.5")

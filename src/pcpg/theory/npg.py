@@ -34,7 +34,7 @@ class Improved(NamedTuple):
 
 def known_states(b: Array, available: Mask) -> Mask:
     """Return K^n as a mask over states: no available action has a positive bonus."""
-    return ~((b > 0.0) & available).any(1)
+    return np.logical_not(((b > 0.0) & available).any(axis=1))
 
 
 def restricted_uniform(b: Array, available: Mask) -> Array:

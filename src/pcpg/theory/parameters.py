@@ -11,15 +11,15 @@ The paper's settings for accuracy 4 eps (it loses factors; PAPER values are kept
 | M        | 144 W^4 I_N^2 ln(NT/delta) / (eps^6 (1-g)^10) | from the true SGD excess, truncated Q-estimates      |
 | K        | 32 N^2 ln(N d_hat / delta)                | 32 N^2 ln(8 N d_hat / delta)                             |
 
-I_N depends on N, so N is the least number that satisfies its own condition: solved by a fixed-point iteration from below,
-which converges since I_N grows slower than N. "Samples" of the paper are pairs: each costs about 1/(1-gamma) environment
-steps to draw, and a Q-estimate as many again. Choosing the best of T iterates and of N policies is not counted in the
-paper at all; Hoeffding's inequality gives the episodes for it.
+I_N depends on N, so N is the least number that satisfies its own condition: solved by a fixed-point iteration from
+below, which converges since I_N grows slower than N. "Samples" of the paper are pairs: each costs about 1/(1-gamma)
+environment steps to draw, and a Q-estimate as many again. Choosing the best of T iterates and of N policies is not
+counted in the paper at all; Hoeffding's inequality gives the episodes for it.
 
-A check of the corrected numbers, term by term, with x = eps (1-gamma). The population form is at most 2 beta on known pairs
-and at least beta / 2 on unknown ones. Regret of NPG 2 W sqrt(log A / T) = x; ridge 4 sqrt(2 beta) W = x; statistics
-2 sqrt(2 beta N eps_stat) = x at eps_stat = 4 W^2 / N; potential 2 I_N / (N (beta / 2) (1-gamma)) = x. Each over
-(1-gamma) is eps: 4 eps in all.
+A check of the corrected numbers, term by term, with x = eps (1-gamma). The population form is at most 2 beta on known
+pairs and at least beta / 2 on unknown ones. Regret of NPG 2 W sqrt(log A / T) = x; ridge 4 sqrt(2 beta) W = x;
+statistics 2 sqrt(2 beta N eps_stat) = x at eps_stat = 4 W^2 / N; potential 2 I_N / (N (beta / 2) (1-gamma)) = x. Each
+over (1-gamma) is eps: 4 eps in all.
 """
 
 import math
@@ -95,8 +95,9 @@ def paper_N_finite(factor: float, dim: int) -> float:
 def sgd_samples(eps_stat: float, W: float, gamma: float, failures: float) -> tuple[float, float]:
     """Return M and the bound H on truncated Q-estimates for which the critic's excess is at most eps_stat.
 
-    Estimates of Q - b are sums of at most L rewards of at most (2-gamma)/(1-gamma), cut at L = ln(1/tau)/(1-gamma): the cut
-    costs a bias of at most gamma^L (2-gamma)/(1-gamma)^2 in the target. Half of eps_stat goes to it, half to the lemma.
+    Estimates of Q - b are sums of at most L rewards of at most (2-gamma)/(1-gamma), cut at L = ln(1/tau)/(1-gamma). The
+    cut costs a bias of at most gamma^L (2-gamma)/(1-gamma)^2 in the target. Half of eps_stat goes to it, half to the
+    lemma.
     """
     r_max = (2.0 - gamma) / (1.0 - gamma)
     span = 1.0 / (1.0 - gamma) ** 2
@@ -122,7 +123,7 @@ def _costs(
 ) -> Numbers:
     critic, covariance = N * T * M, N * K
     steps = critic * (gamma + 1.0) / (1.0 - gamma) + covariance * gamma / (1.0 - gamma)
-    # Hoeffding: values of r + b lie in [0, (2-g)/(1-g)^2], T iterates in each of N episodes; of r in [0, 1/(1-g)], N policies.
+    # Hoeffding: values of r + b lie in [0, (2-g)/(1-g)^2], N times T iterates; of r in [0, 1/(1-g)], N policies.
     inner = ((2.0 - gamma) / (1.0 - gamma) ** 2 / epsilon) ** 2 / 2.0 * math.log(2.0 * N * T / delta)
     outer = (1.0 / (1.0 - gamma) / epsilon) ** 2 / 2.0 * math.log(2.0 * N / delta)
     episodes = N * T * inner + N * outer

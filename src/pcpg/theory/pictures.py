@@ -86,9 +86,9 @@ def draw_aggregation(off: Sequence[dict[str, Any]], on: Sequence[dict[str, Any]]
                 x,
                 [row["gap"][method] for row in rows],
                 marker=marker,
+                markersize=size,
                 color=COLOURS[method],
                 label=method,
-                alpha=0.85,
             )
         axis.set(
             title=title,
@@ -96,7 +96,9 @@ def draw_aggregation(off: Sequence[dict[str, Any]], on: Sequence[dict[str, Any]]
             ylabel="loss against the comparator",
         )
     axes[0].legend(frameon=False)
-    axes[0].annotate("theorem: PC-PG loses at most eps + 0", (0.0, 0.0), xytext=(4, 8), textcoords="offset points", fontsize=9)
+    axes[0].annotate(
+        "theorem: PC-PG loses at most eps + 0", (0.0, 0.0), xytext=(4, 8), textcoords="offset points", fontsize=9
+    )
     _save(figure, path)
 
 

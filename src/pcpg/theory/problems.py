@@ -162,8 +162,8 @@ def linear_settings(kind: str, mode: str) -> Settings:
     lam = 1e-3
     if kind == "lock":
         return Settings(N=20, T=20, eta=10.0, lam=lam, beta=beta_from_mass(0.01, lam), M=500, K=1000)
-    counts = {"M": 15_000, "K": 1000, "select_episodes": 200, "final_episodes": 2000}
-    return Settings(N=2, T=40, eta=3.0, lam=lam, beta=beta_from_mass(0.01, lam), **counts)
+    beta = beta_from_mass(0.01, lam)
+    return Settings(N=2, T=40, eta=3.0, lam=lam, beta=beta, M=15_000, K=1000, select_episodes=200, final_episodes=2000)
 
 
 NAMES = ("lock", "linear", "linear-lock", "chain", "deep-sea", "maze")

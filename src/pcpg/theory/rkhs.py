@@ -3,22 +3,22 @@
 Stored points x_1..x_m with weights w_i (a policy of the cover contributes its K pairs with weight 1/K each, so that the
 sum of w phi phi' is the sum of the covariances). With A = diag(sqrt w) K diag(sqrt w) and k_x = sqrt(w) k(X, x):
 
-    phi' (sum_i w_i phi_i phi_i' + lambda I)^-1 phi = (k(x, x) - k_x' (A + lambda I)^-1 k_x) / lambda      (bonus form)
-    log det(I + (1/lambda) sum_i w_i phi_i phi_i')  = log det(A + lambda I) - m log(lambda)                (information gain)
-    ridge critic: theta . phi(x) = k_x' (A + rho I)^-1 (sqrt(w) y),  norm(theta)^2 = a' A a, rho chosen so that it is <= W
+    phi' (sum_i w_i phi_i phi_i' + lambda I)^-1 phi = (k(x, x) - k_x' (A + lambda I)^-1 k_x) / lambda   (bonus form)
+    log det(I + (1/lambda) sum_i w_i phi_i phi_i')  = log det(A + lambda I) - m log(lambda)             (information)
+    theta . phi(x) = k_x' c,  c = (A + rho I)^-1 (sqrt(w) y),  norm(theta)^2 = c' A c <= W^2 by rho      (critic)
 
-The Cholesky factor of A + lambda I grows by a block for each batch of points: m^2 k flops for k new points among m, against
-m^3/3 for a new factorisation. Where m itself is too large, `nystrom` keeps a subset of inducing points, and `nystrom_form`
-states what that costs.
+The Cholesky factor of A + lambda I grows by a block for each batch of points: m^2 k flops for k new points among m,
+against m^3/3 for a new factorisation. Where m itself is too large, `nystrom` keeps a subset of inducing points, and
+`nystrom_form` states what that costs.
 """
 
 from typing import NamedTuple
 
 import numpy as np
 import scipy.linalg
-import scipy.optimize
 
 from pcpg.features.kernels import Kernel
+from pcpg.theory.critic import multiplier
 from pcpg.theory.mdp import Array
 
 
@@ -120,7 +120,7 @@ class DualRegression:
         ridge = 0.0
         if norm(0.0) > W:
             upper = float(np.linalg.norm(root * moment)) / W
-            ridge = float(scipy.optimize.brentq(lambda mu: norm(mu) - W, 0.0, upper, xtol=1e-300, rtol=1e-13))
+            ridge = multiplier(norm, upper, W)
         coefficients = self.root * (self.vectors @ (moment / (e + ridge)))
         return DualCritic(self.kernel, self.points, coefficients, norm(ridge), ridge)
 
@@ -168,7 +168,7 @@ def nystrom_form(made: Nystrom, points: Array, weights: Array, queries: Array, l
     """Return psi' (sum_i w_i psi_i psi_i' + lambda I)^-1 psi + (k(x, x) - norm(psi)^2) / lambda for each query.
 
     That is phi' (S + lambda I)^-1 phi with S built from psi. Replacing phi_i by psi_i changes S by at most
-    sum_i w_i (norm(phi_i) + norm(psi_i)) norm(phi_i - psi_i), hence the form by at most k(x, x) times that over lambda^2.
+    sum_i w_i (norm(phi_i) + norm(psi_i)) norm(phi_i - psi_i), hence the form by at most k(x, x) / lambda^2 times that.
     """
     psi, at = made.features(points), made.features(queries)
     own, kept = made.kernel.diagonal(points), np.einsum("ir,ir->i", psi, psi)

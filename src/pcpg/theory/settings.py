@@ -10,8 +10,8 @@
 | beta    | beta              | threshold of phi' Sigma_mix^-1 phi: known below, unknown from it on      |
 | W       | W                 | bound on the norm of the critic                                          |
 
-For one-hot features phi' Sigma_mix^-1 phi = 1 / (mass + lambda), so beta = 1 / (m + lambda) says that a pair is known when
-the occupancies of the cover's policies sum to more than m on it: `beta_from_mass`.
+For one-hot features phi' Sigma_mix^-1 phi = 1 / (mass + lambda), so beta = 1 / (m + lambda) says that a pair is known
+when the occupancies of the cover's policies sum to more than m on it: `beta_from_mass`.
 """
 
 from dataclasses import dataclass, fields

@@ -1,8 +1,8 @@
-"""The binary tree with pathological features: a well-specified path of value 1/2 beside a tree where features are wrong.
+"""The binary tree with pathological features: a path of value 1/2 beside a tree in which the features are wrong.
 
-s0 -L-> s1 pays 1/2 and s1 stays for ever without reward; s0 -R-> the root of a tree of depth H with rewards at its leaves.
-phi(s0, L) = e1, phi(s0, R) = e2, phi(s1, .) = e3; inside the tree features are orthogonal to these and otherwise
-arbitrary: random, or searched so as to delude a method that bootstraps.
+s0 -L-> s1 pays 1/2, and s1 stays for ever without reward; s0 -R-> the root of a tree of depth H with rewards at its
+leaves. phi(s0, L) = e1, phi(s0, R) = e2, phi(s1, .) = e3; inside the tree features are orthogonal to these and
+otherwise arbitrary: random, or searched so as to delude a method that bootstraps.
 
 | state | 0  | 1  | 2 .. 2^H             | 2^H + 1            |
 |-------|----|----|----------------------|--------------------|
@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+import scipy.linalg
 
 from pcpg.theory.bootstrapping import fitted_q_iteration
 from pcpg.theory.mdp import Array, TabularMDP
@@ -43,15 +44,14 @@ def tree_mdp(
     P[0, 0, 1] = P[0, 1, 2] = 1.0
     P[1, :, 1] = P[end, :, end] = 1.0
     r[0, 0] = LEFT_VALUE
-    if leaves is None:
-        leaves = np.random.default_rng(seed).uniform(0.0, best_leaf, size=2**depth)
+    pays = np.random.default_rng(seed).uniform(0.0, best_leaf, size=2**depth) if leaves is None else leaves
     for level in range(depth):
         first, count = 1 + 2**level, 2**level  # nodes of a level are numbered in a row
         for i in range(count):
             for a in range(2):
                 P[first + i, a, end if level == depth - 1 else first + count + 2 * i + a] = 1.0
                 if level == depth - 1:
-                    r[first + i, a] = leaves[2 * i + a]
+                    r[first + i, a] = pays[2 * i + a]
     return TabularMDP(P, r, gamma, 0)
 
 
@@ -117,15 +117,15 @@ def deluding_tree(depth: int = 8, gamma: float = 0.9, right_value: float = 0.4) 
     """
     if not 0.0 < right_value < LEFT_VALUE:
         raise ValueError(f"right_value is {right_value}; expected more than 0 and less than {LEFT_VALUE}")
-    leaves = np.zeros(2**depth)
+    leaves: Array = np.zeros(2**depth)
     leaves[0] = right_value / gamma**depth
     mdp = tree_mdp(depth, gamma, leaves=leaves)
     neighbours = np.eye(depth, k=1) + np.eye(depth, k=-1)
     ends = np.zeros((depth, depth))
     ends[0, -1] += 0.5
     ends[-1, 0] += 0.5
-    eigenvalues, vectors = np.linalg.eig(np.linalg.solve(np.eye(depth) - 0.5 * gamma * neighbours, ends))
-    c = np.abs(vectors[:, int(np.argmax(eigenvalues.real))].real)
+    # eigh with both matrices: B c = mu A c, A positive definite, eigenvalues ascending.
+    c = np.abs(scipy.linalg.eigh(ends, np.eye(depth) - 0.5 * gamma * neighbours)[1][:, -1])
     inner = np.zeros((mdp.num_states - 2, 2, 1))
     inner[[2**level - 1 for level in range(depth)], 0, 0] = c / c.max()
     return _with_comparator(mdp, tree_features(mdp, inner), depth)

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from pcpg.experiments.lock.sweep import ALGOS, PAPER, RELEASED_STEPS, SUCCESS
+from pcpg.experiments.lock.sweep import ALGOS, PAPER, RELEASED_STEPS, SUCCESS, paper_budget
 from pcpg.reports.statistics import fit_power_law, wilson
 
 Record = dict[str, Any]
@@ -18,8 +18,9 @@ def summarise(records: list[Record]) -> dict[str, Any]:
         if record["algo"] == "pcpg":
             cells.append(_row(record, "own", record["final_return"], record["env_steps"]))
             continue
-        cells.append(_row(record, "paper", record["final_return"], record["env_steps"]))
-        if record["horizon"] in pcpg_steps:
+        whole = record["config"]["budget"] >= paper_budget(record["horizon"])
+        cells.append(_row(record, "paper" if whole else "equal", record["final_return"], record["env_steps"]))
+        if whole and record["horizon"] in pcpg_steps:
             returns, steps = at_budget(record, pcpg_steps[record["horizon"]])
             cells.append(_row(record, "equal", returns, steps))
     summary: dict[str, Any] = {"success": f"mean return of the final policy above {SUCCESS}", "cells": cells}
@@ -45,7 +46,7 @@ def _row(record: Record, budget: str, returns: list[float], steps: list[int]) ->
         "mean_env_steps": float(np.mean(steps)),
         "mean_return": [round(value, 3) for value in returns],
     }
-    if budget != "equal":
+    if returns is record["final_return"]:  # a run of its own, not a part of a longer one
         row |= {
             "best_successes": record["best_successes"],
             "seconds": record["seconds"],

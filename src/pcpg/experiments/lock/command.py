@@ -1,11 +1,12 @@
 """`pcpg reproduce lock`: the table of the paper from one command, cell by cell, never one twice."""
 
 import dataclasses
+import itertools
 import json
 import shlex
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from rich.console import Console
@@ -14,7 +15,7 @@ from rich.markdown import Markdown
 from pcpg.experiments.lock.analysis import summarise, table
 from pcpg.experiments.lock.figures import draw_all
 from pcpg.experiments.lock.measure import run_cell
-from pcpg.experiments.lock.sweep import ALGOS, HORIZONS, Scale, make_cells
+from pcpg.experiments.lock.sweep import ALGOS, HORIZONS, Cell, Scale, cell_config, paper_budget
 
 STOPPED = 130
 
@@ -33,6 +34,8 @@ class ReproduceLock:
     """How many seeds; by default those of the scale."""
     seed: int = 0
     """The first seed."""
+    baselines: Literal["paper", "equal"] = "paper"
+    """Budget of PPO and PPO+RND: the paper's 3M episodes, which gives both columns, or PC-PG's steps alone."""
     out: str = "results/lock"
     """Folder of the results; cells that are done there are not run again."""
     json: bool = False
@@ -54,10 +57,11 @@ class ReproduceLock:
         horizons = self.horizons or (HORIZONS[:2] if smoke else HORIZONS)
         seeds = self.seeds or (4 if smoke else 20)
         out = Path(self.out)
-        records = []
-        for cell in make_cells(self.scale, self.algos, horizons, seeds, self.seed):
-            with Display(console, cell.name) as display:
-                record = run_cell(cell, out, lambda name, shown=display: shown)
+        records: list[dict[str, Any]] = []
+        for algo, horizon in itertools.product((algo for algo in ALGOS if algo in self.algos), horizons):
+            config = cell_config(self.scale, algo, horizon, self.budget(records, horizon))
+            cell = Cell(algo, horizon, seeds, self.seed, config)
+            record = run_cell(cell, out, lambda config, name=cell.name: Display(console, name))
             if record is None:
                 console.print("stopped; the same command goes on where it stopped", highlight=False)
                 return STOPPED
@@ -74,6 +78,13 @@ class ReproduceLock:
         if self.json:
             print(json.dumps(summary, allow_nan=False))
         return 0
+
+    def budget(self, records: list[dict[str, Any]], horizon: int) -> int:
+        """Steps of a baseline's seed: the paper's, or the most that a seed of PC-PG used at this horizon."""
+        used = [max(r["env_steps"]) for r in records if r["algo"] == "pcpg" and r["horizon"] == horizon]
+        if used and (self.baselines == "equal" or self.scale == "smoke"):
+            return used[0]
+        return paper_budget(horizon)
 
     def write(self, records: list[dict[str, Any]], out: Path) -> dict[str, Any]:
         """Write summary.json, table.md and the figures; the summary."""

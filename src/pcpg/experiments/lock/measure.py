@@ -5,7 +5,8 @@ import json
 import os
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,11 @@ from pcpg.runs.metrics import read_metrics
 Record = dict[str, Any]
 
 
-def run_cell(cell: Cell, out: Path, observer: Callable[[str], Observer] | None = None) -> Record | None:
+Watch = Callable[[Mapping[str, Any]], AbstractContextManager[Observer | None]]
+"""From the configuration of a run to somebody who watches it."""
+
+
+def run_cell(cell: Cell, out: Path, watch: Watch = lambda config: nullcontext()) -> Record | None:
     """The record of a cell: read if it is done, else trained from where it stopped; None if it was interrupted."""
     path = out / "cells" / f"{cell.name}.json"
     if path.exists():
@@ -36,7 +41,8 @@ def run_cell(cell: Cell, out: Path, observer: Callable[[str], Observer] | None =
     run_path = out / "runs" / cell.name
     folder = RunFolder.open(run_path) if (run_path / "config.json").exists() else start_run(config, run_path)
     started = time.perf_counter()
-    trained = train_run(folder, observer=observer(cell.name) if observer else None)
+    with watch(folder.config) as observer:
+        trained = train_run(folder, observer=observer)
     if not trained.finished:
         return None
     record = measure_run(folder, cell) | {

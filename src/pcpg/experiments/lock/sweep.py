@@ -45,32 +45,20 @@ class Cell(NamedTuple):
         return f"{self.algo}-H{self.horizon}"
 
 
-SMOKE_EPISODES = 20_000
-"""Episodes of the baselines at smoke scale."""
+def paper_budget(horizon: int) -> int:
+    """Environment steps of a baseline's seed in the released code."""
+    return PAPER_EPISODES * (horizon + 1)
 
 
-def make_cells(
-    scale: Scale, algos: tuple[str, ...], horizons: tuple[int, ...], seeds: int, first_seed: int = 0
-) -> list[Cell]:
-    """The cells of the table, PC-PG first: the equal budget of the baselines is what it used."""
-    order = [algo for algo in ALGOS if algo in algos]
-    return [
-        Cell(algo, horizon, seeds, first_seed, cell_config(scale, algo, horizon))
-        for algo in order
-        for horizon in horizons
-    ]
+def cell_config(scale: Scale, algo: str, horizon: int, budget: int) -> AgentConfig:
+    """The settings of one cell; `budget` is that of the baselines.
 
-
-def cell_config(scale: Scale, algo: str, horizon: int) -> AgentConfig:
-    """The settings of one cell.
-
-    A baseline runs for the paper's budget, and its state when it had used as many steps as PC-PG is the second
-    column: nothing in a baseline depends on its budget but when it stops, so one run gives both.
+    A baseline that runs for the paper's budget gives the column of equal samples too, by its state when it had used
+    as many steps as PC-PG: nothing in a baseline depends on its budget but when it stops.
     """
     preset = PRESETS[algo]
     if isinstance(preset, BaselineConfig):
-        episodes = SMOKE_EPISODES if scale == "smoke" else PAPER_EPISODES
-        return dataclasses.replace(preset, budget=episodes * (horizon + 1))
+        return dataclasses.replace(preset, budget=budget)
     return released_budget(horizon) if scale == "paper" else preset
 
 

@@ -1,0 +1,213 @@
+"""The library from Python: train, load, resume, and what a run gives back; and the README's own lines."""
+
+import dataclasses
+import json
+import re
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import pcpg
+from pcpg.agents.config import PRESETS
+from pcpg.agents.run_config import ConfigError, RunConfig, from_plain
+from pcpg.agents.training import Progress
+from pcpg.api import RunWarning
+from pcpg.runs.errors import FolderTaken, NotARun
+from pcpg.runs.metrics import read_metrics
+
+Tiny = Callable[..., dict[str, Any]]
+README = Path(__file__).parents[1] / "README.md"
+
+
+def train(tiny: Tiny, algo: str = "pcpg", **options: Any) -> pcpg.Run:
+    """A tiny run by the public function."""
+    return pcpg.train("CombinationLock-v0", algo=algo, horizon=2, config=tiny(algo)["agent"], **options)
+
+
+@pytest.fixture(scope="module")
+def run(tiny: Tiny) -> pcpg.Run:
+    return train(tiny, seeds=2, seed=5)
+
+
+def test_the_public_names_are_there() -> None:
+    assert all(getattr(pcpg, name) is not None for name in pcpg.__all__)
+    assert set(pcpg.__all__) <= set(dir(pcpg))
+    assert pcpg.envs.make is pcpg.make
+    with pytest.raises(AttributeError, match="no attribute 'tarin'"):
+        _ = pcpg.tarin
+
+
+def test_the_lines_of_the_readme_run_as_they_are(
+    tiny: Tiny, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    blocks = re.findall(r"^```python\n(.*?)^```", README.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    assert blocks, "the README shows no Python"
+    assert "pcpg.train(" in blocks[0]
+    # The same lines with fewer and smaller rounds: that PC-PG solves the lock has its own test.
+    for algo in ("pcpg", "ppo", "ppo-rnd"):
+        monkeypatch.setitem(PRESETS, algo, from_plain(type(PRESETS[algo]), tiny(algo)["agent"], "agent", PRESETS[algo]))
+    names: dict[str, Any] = {}
+    exec(compile(blocks[0], str(README), "exec"), names)
+    returns = names["run"].evaluate().mean_return
+    assert len(returns) == names["run"].config.seeds
+    assert str(returns) in capsys.readouterr().out
+
+
+def test_a_run_gives_policies_covers_and_weights(run: pcpg.Run) -> None:
+    assert isinstance(run.policy, pcpg.Policy) and isinstance(run.cover, pcpg.Cover)
+    assert len(run.policies) == len(run.covers) == 2
+    weights = run.cover.weights
+    assert weights.shape == (8,) and weights.min() >= 0 and weights.sum() == pytest.approx(1)
+    assert int(run.cover.size) == 8 and run.cover.used.shape[0] == 8
+    assert not np.array_equal(run.covers[0].weights, run.covers[1].weights)
+    assert run.design.gap < 1e-6
+    assert run.summary["seeds"] == [5, 6] and run.path.is_dir()
+
+
+def test_a_policy_acts(run: pcpg.Run) -> None:
+    observation = np.zeros(run.env.observation_space.shape)
+    actions = [int(run.policy.act(observation, seed=seed)) for seed in range(30)]
+    assert all(run.env.action_space.contains(action) for action in actions) and len(set(actions)) > 3
+    assert run.policy.act(observation, seed=3) == run.policy.act(observation, seed=3)
+    assert len({int(run.policy.act(list(observation), greedy=True)) for _ in range(3)}) == 1
+    with pytest.raises(ConfigError, match=r"an observation must have shape \(7,\), got \(3,\)"):
+        run.policy.act([0, 0, 0])
+
+
+def test_a_member_of_the_cover_is_a_policy(run: pcpg.Run) -> None:
+    member = run.cover.member(3)
+    assert jax.tree.structure(member) == jax.tree.structure(run.policy.network)
+    with pytest.raises(IndexError, match="8 members"):
+        run.cover.member(8)
+
+
+def test_evaluate_plays_fresh_episodes_and_repeats_itself(run: pcpg.Run) -> None:
+    played = run.evaluate(30)
+    assert played.returns.shape == (2, 30) and played.env_steps == 2 * 30 * 3
+    assert np.array_equal(played.returns, run.evaluate(30).returns)
+    assert played.mean_return == [pytest.approx(row.mean()) for row in played.returns]
+    assert played.standard_error == [pytest.approx(row.std() / 30**0.5) for row in played.returns]
+    assert not np.array_equal(played.returns, run.evaluate(30, greedy=True).returns)
+    for episodes in (0, -3, 2.5):
+        with pytest.raises(ConfigError, match=f"episodes must be an integer of at least 1, got {episodes}"):
+            run.evaluate(episodes)
+
+
+def test_an_evaluation_does_not_depend_on_other_seeds(tiny: Tiny, run: pcpg.Run) -> None:
+    alone = train(tiny, seeds=1, seed=6)
+    assert np.array_equal(alone.evaluate(30).returns[0], run.evaluate(30).returns[1])
+
+
+def test_load_gives_the_same_run(run: pcpg.Run) -> None:
+    again = pcpg.load(str(run.path))
+    assert again.summary == run.summary and again.config == run.config
+    for own, other in zip(jax.tree.leaves(run.policy.network), jax.tree.leaves(again.policy.network), strict=True):
+        assert own.dtype == other.dtype and np.array_equal(own, other)
+
+
+def test_resume_goes_on_to_the_same_end(tmp_path: Path, tiny: Tiny, run: pcpg.Run) -> None:
+    class Enough(Exception):
+        pass
+
+    def observe(progress: Progress) -> None:
+        if progress.step == 6:
+            raise Enough
+
+    with pytest.raises(Enough):
+        train(tiny, seeds=2, seed=5, out=tmp_path / "run", observer=observe)
+    with pytest.raises(NotARun, match="is not finished"):
+        pcpg.load(tmp_path / "run")
+    seen: list[int] = []
+    resumed = pcpg.resume(tmp_path / "run", observer=lambda progress: seen.append(progress.step))
+    assert seen == list(range(6, 15))
+    for name in ("metrics.jsonl", "policy.safetensors", "summary.json"):
+        assert (resumed.path / name).read_bytes() == (run.path / name).read_bytes()
+    assert pcpg.resume(tmp_path / "run").summary == run.summary, "a finished run is given back"
+
+
+def test_ctrl_c_is_a_keyboard_interrupt_that_names_the_way_on(tmp_path: Path, tiny: Tiny) -> None:
+    def observe(progress: Progress) -> None:
+        if progress.step == 3:
+            signal.raise_signal(signal.SIGINT)
+
+    out = tmp_path / "run"
+    with (
+        pytest.warns(RunWarning, match="stopping after this round"),
+        pytest.raises(KeyboardInterrupt, match=re.escape(f"pcpg.resume('{out}') goes on")),
+    ):
+        train(tiny, out=out, observer=observe)
+    assert pcpg.resume(out).summary["seeds"] == [0]
+
+
+def test_damage_is_a_warning_and_training_goes_back(tmp_path: Path, tiny: Tiny) -> None:
+    def observe(progress: Progress) -> None:
+        if progress.step == 3:
+            raise ZeroDivisionError
+
+    out = tmp_path / "run"
+    with pytest.raises(ZeroDivisionError):
+        train(tiny, out=out, observer=observe)
+    (out / "checkpoints" / "000003" / "arrays.safetensors").write_bytes(b"")
+    with pytest.warns(RunWarning, match="going back to the checkpoint of step 2"):
+        assert pcpg.resume(out).summary["policies"] == [8]
+
+
+def test_loggers_and_output_folder_are_arguments(tmp_path: Path, tiny: Tiny) -> None:
+    class Memory:
+        records: list[Any] = []  # noqa: RUF012
+
+        def write(self, record: Any) -> None:
+            self.records.append(record)
+
+    made = train(tiny, "ppo", out=tmp_path / "run", loggers=(Memory(),))
+    assert made.path == tmp_path / "run"
+    assert Memory.records == read_metrics(made.folder.metrics)
+    with pytest.raises(NotARun, match="holds no cover: ppo keeps none"):
+        _ = made.cover
+    with pytest.raises(FolderTaken, match="holds the finished run of this config"):
+        train(tiny, "ppo", out=tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"env": "CombinationLok-v0"}, "did you mean 'CombinationLock-v0'"),
+        ({"algo": "pppo"}, "unknown algorithm 'pppo'; did you mean 'ppo'"),
+        ({"horizon": 0}, "horizon must be at least 1, got 0"),
+        ({"horizn": 3}, "no option 'horizn'; did you mean 'horizon'"),
+        ({"seeds": 0}, "seeds must be at least 1, got 0"),
+        ({"seeds": 2.0}, "seeds must be an integer, got 2.0"),
+        ({"seed": -1}, "seed must lie between 0 and"),
+        ({"features": "fourir"}, "unknown features 'fourir'; did you mean 'fourier'"),
+        ({"features": "fourier", "feature_options": {"num_feature": 3}}, "did you mean 'num_features'"),
+        ({"config": {"explor": {}}}, "unknown entry of config 'explor'; did you mean 'explore'"),
+        ({"config": {"ppo": {"num_updates": 0}}}, "config.ppo: num_updates must be positive, got 0"),
+        ({"config": {"ppo": {"num_updates": 1.5}}}, "config.ppo.num_updates must be an integer, got 1.5"),
+    ],
+)
+def test_a_mistake_is_refused_before_a_folder_is_made(tmp_path: Path, arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
+        pcpg.train(**({"env": "CombinationLock-v0", "out": tmp_path / "run"} | arguments))
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("algo", sorted(PRESETS))
+def test_a_configuration_survives_json(algo: str) -> None:
+    config = RunConfig("CombinationLock-v0", algo, PRESETS[algo], {"horizon": 3}, seed=4, seeds=2).resolved()
+    text = json.dumps(config.to_json())
+    again = RunConfig.from_json(json.loads(text))
+    assert again == config and again.resolved() == config
+    assert json.dumps(again.to_json()) == text
+
+
+def test_a_partial_configuration_is_completed_by_the_preset() -> None:
+    config = RunConfig.from_json({"env": "Chain-v0", "algo": "pcpg-bonus", "agent": {"explore": {"ridge": 1}}})
+    preset = PRESETS["pcpg-bonus"]
+    expected = dataclasses.replace(preset, explore=dataclasses.replace(preset.explore, ridge=1.0))
+    assert config.agent == expected and config.env_options == {"length": 8, "horizon": 16}
+    assert config.features == "identity" and config.feature_options == {"with_actions": False}
