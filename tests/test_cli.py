@@ -410,7 +410,7 @@ def test_the_live_display_tells_what_one_wants_to_know() -> None:
     heads, values = (line for line in text.splitlines() if "policies" in line or "1,000" in line)
     for head in ("policies", "steps a seed", "steps/s", "bonus", "return", "coverage"):
         assert head in heads
-    for value in ("3", "1,000", "4,000", "0.50 to 1.50", "-0.25", "75%"):
+    for value in ("3", "1,000", "4,000", "0.5 to 1.5", "-0.25", "75%"):
         assert value in values
     assert "at most 42 s left" in text and "0:00 elapsed" in text
 

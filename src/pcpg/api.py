@@ -110,7 +110,9 @@ class Run:
     @property
     def design(self) -> Design:
         """The weights of the first seed's cover with the certificate of their optimality."""
-        return d_optimal(self.cover.used)
+        agent = self.config.agent
+        # Without the ridge of training, float32 noise in the null space would count as directions.
+        return d_optimal(self.cover.used, ridge=agent.explore.ridge if isinstance(agent, PCPGConfig) else 0.0)
 
     def evaluate(self, episodes: int = 100, *, greedy: bool = False, best: bool = False) -> Evaluation:
         """Play fresh episodes with each seed's final policy (or the best one by its evaluations in training)."""

@@ -10,6 +10,7 @@ What needs JAX is imported where it is used: help and mistakes answer at once.
 import dataclasses
 import difflib
 import functools
+import importlib
 import json
 import os
 import sys
@@ -264,12 +265,61 @@ class TrainCommand:
         return _train(arguments, console)
 
 
+class Group:
+    """A command of commands, such as `pcpg reproduce lock`; each is loaded when it is asked for."""
+
+    def __init__(self, name: str, summary: str, members: dict[str, str]) -> None:
+        self.name, self.summary, self.members = name, summary, members
+
+    def run(self, arguments: list[str], console: Console) -> int:
+        if not arguments or arguments[0] in ("-h", "--help"):
+            for member in self.members:
+                console.print(f"  pcpg {self.name} {member} --help", highlight=False)
+            return 0
+        member = arguments[0]
+        if member not in self.members:
+            near = difflib.get_close_matches(member, self.members, n=1, cutoff=0.0)[0]
+            valid = ", ".join(self.members)
+            raise Mistake(f"unknown command 'pcpg {self.name} {member}'; did you mean {near!r}? Valid: {valid}")
+        module, _, kind = self.members[member].partition(":")
+        with _loading(console):
+            loaded = getattr(importlib.import_module(module), kind)
+        return self.execute(parse(loaded, arguments[1:], f"pcpg {self.name} {member}"), console)
+
+    def execute(self, command: Any, console: Console) -> int:
+        return command(console)
+
+
+class TheoryGroup(Group):
+    """Commands that give back a result and know how to show it."""
+
+    def execute(self, command: Any, console: Console) -> int:
+        try:
+            result = command()
+        except ValueError as error:
+            raise Mistake(str(error)) from error
+        if not command.json:
+            command.render(result)
+        _print_json(result, command.json)
+        return 0
+
+
 COMMANDS: dict[str, Any] = {
     "train": TrainCommand(),
     "resume": Command(Resume, "resume"),
     "evaluate": Command(Evaluate, "evaluate"),
     "show": Command(Show, "show"),
     "envs": Command(Envs, "envs"),
+    "reproduce": Group(
+        "reproduce",
+        "Reproduce a claim of the paper, with its table and figures.",
+        {"lock": "pcpg.experiments.lock.command:ReproduceLock"},
+    ),
+    "theory": TheoryGroup(
+        "theory",
+        "The provable algorithm on small MDPs, and the numbers of its theorem.",
+        {name: f"pcpg.theory.commands:{name.capitalize()}" for name in ("run", "parameters")},
+    ),
 }
 
 

@@ -105,7 +105,7 @@ def newest(progress: Progress) -> dict[str, str]:
         "policies": _span(records, "policies", "{:.0f}"),
         "steps a seed": _span(records, "env_steps", "{:,.0f}"),
         "steps/s": f"{speed:,.0f}" if progress.env_steps else "-",
-        "bonus": _span(records, "train/bonus", "{:.2f}"),
+        "bonus": _span(records, "train/bonus", "{:.3g}"),
         "return": _span(records, "return", "{:.2f}"),
         "coverage": _span(records, "coverage", "{:.0%}"),
     }

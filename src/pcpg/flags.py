@@ -40,7 +40,8 @@ class TrainFlags:
     environment: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="ENV")]
     """Environment; `pcpg envs` lists them, with their options."""
     algo: Literal["pcpg", "pcpg-bonus", "ppo", "ppo-rnd"] = "pcpg"
-    """Explore, then exploit; explore with the reward added; PPO; PPO with random network distillation."""
+    """pcpg explores, then exploits; pcpg-bonus explores with the reward added; ppo; ppo-rnd adds random network
+    distillation."""
     seeds: int = 1
     """How many seeds, all in one program."""
     seed: int = 0

@@ -32,10 +32,21 @@ class Stopwatch(Environment[tuple[()], Clock]):
     The observation is (time, 1), the reward 10 * time + action, the cell the time.
     """
 
-    observation_space = Box(0.0, 100.0, (2,))
-    action_space = Discrete(ACTIONS)
-    max_steps = LIMIT
-    cells = CellGrid(("panel",), ("row",), tuple(map(str, range(LIMIT))))
+    @property
+    def observation_space(self):
+        return Box(0.0, 100.0, (2,))
+
+    @property
+    def action_space(self):
+        return Discrete(ACTIONS)
+
+    @property
+    def max_steps(self):
+        return LIMIT
+
+    @property
+    def cells(self):
+        return CellGrid(("panel",), ("row",), tuple(map(str, range(LIMIT))))
 
     def instance(self, seed):
         return ()

@@ -16,7 +16,7 @@ from pcpg.envs.lock import CombinationLock
 from pcpg.policies.distributions import categorical
 from pcpg.policies.networks import init_actor_critic
 
-WEIGHTS = np.float32([0.5, 0.0, 0.2, 0.3, 0.0, 0.0])
+WEIGHTS = np.array([0.5, 0.0, 0.2, 0.3, 0.0, 0.0], np.float32)
 MEMBERS = {"number": np.arange(6), "vector": np.arange(12.0).reshape(6, 2)}  # any stacked tree will do
 EPISODES, HORIZON = 8_000, 5
 

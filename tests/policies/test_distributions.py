@@ -59,7 +59,7 @@ def test_gaussian_entropy_agrees_with_scipy(how):
 
 
 def test_categorical_actions_occur_as_often_as_their_probabilities_say():
-    logits = np.float32([[0.3, -1.0, 2.0, 0.5], [0.0, 0.0, -3.0, 1.0]])
+    logits = np.array([[0.3, -1.0, 2.0, 0.5], [0.0, 0.0, -3.0, 1.0]], np.float32)
     draws = np.asarray(jax.jit(categorical(4).sample)(KEY, np.broadcast_to(logits[:, None], (2, 20_000, 4))))
     assert draws.dtype == np.int32
     for row, row_logits in zip(draws, logits, strict=True):
@@ -68,7 +68,7 @@ def test_categorical_actions_occur_as_often_as_their_probabilities_say():
 
 
 def test_gaussian_actions_are_distributed_as_their_parameters_say():
-    outputs = np.float32([0.5, -2.0, 0.0, -1.0, 0.5, 0.0])
+    outputs = np.array([0.5, -2.0, 0.0, -1.0, 0.5, 0.0], np.float32)
     draws = np.asarray(jax.jit(GAUSSIAN.sample)(KEY, np.broadcast_to(outputs, (10_000, 6))))
     assert draws.shape == (10_000, 3)
     for i in range(3):

@@ -105,20 +105,21 @@ def test_the_batch_axes_of_observations_are_kept(batch):
     assert value.shape == batch
 
 
-@pytest.mark.parametrize("size", [(4, 4), (5, 8), (7, 7), (20, 20)])
-def test_the_batch_axes_of_images_are_kept_at_every_size(size):
-    policy = network(Image(*size, 3), hidden=(16,))
-    shapes = jax.eval_shape(policy.outputs_and_value, np.zeros((2, 3, *size, 3), np.uint8))
+@pytest.mark.parametrize(("height", "width"), [(4, 4), (5, 8), (7, 7), (20, 20)])
+def test_the_batch_axes_of_images_are_kept_at_every_size(height, width):
+    policy = network(Image(height, width, 3), hidden=(16,))
+    shapes = jax.eval_shape(policy.outputs_and_value, np.zeros((2, 3, height, width, 3), np.uint8))
     assert [shape.shape for shape in shapes] == [(2, 3, 4), (2, 3)]
-    assert jax.eval_shape(policy.value, np.zeros((*size, 3), np.uint8)).shape == ()
+    assert jax.eval_shape(policy.value, np.zeros((height, width, 3), np.uint8)).shape == ()
 
 
 def strided_convolution(x, weight, bias):
     """A 3 x 3 convolution with stride 2 by its definition; zeros around, the odd one at the far end."""
     height, width = x.shape[:2]
-    out = np.zeros((-(-height // 2), -(-width // 2), weight.shape[-1]))
-    before = [max(2 * (o - 1) + 3 - n, 0) // 2 for o, n in zip(out.shape, x.shape, strict=False)][:2]
-    for i, j in np.ndindex(*out.shape[:2]):
+    rows, columns = -(-height // 2), -(-width // 2)
+    out = np.zeros((rows, columns, weight.shape[-1]))
+    before = [max(2 * (short - 1) + 3 - long, 0) // 2 for short, long in ((rows, height), (columns, width))]
+    for i, j in np.ndindex(rows, columns):
         for di, dj in np.ndindex(3, 3):
             row, column = 2 * i + di - before[0], 2 * j + dj - before[1]
             if 0 <= row < height and 0 <= column < width:

@@ -56,6 +56,16 @@ def test_the_theorems_numbers_for_the_lock_are_astronomic_and_the_corrected_ones
         assert numbers["steps_total"] > numbers["pairs_total"] > numbers["pairs_covariance"] > 0
 
 
+def test_the_theorems_numbers_of_an_mdp_are_those_of_its_size():
+    lock = commands.Parameters(mdp="lock", horizon=4, json=True)()
+    flags = commands.Parameters(epsilon=0.1, gamma=0.8, dim=251, setting="aggregation", json=True)()
+    assert lock["dim"] == 251 and lock["paper"] == flags["paper"]
+    gain = commands.Parameters(mdp="chain", horizon=4, gain_at=10, json=True)()["max_information_gain"]
+    assert 0 < gain["value"] < 8 * 2.4 and gain["gap"] <= 0.05
+    with pytest.raises(ValueError, match="expected mdp"):
+        commands.Parameters(gain_at=3)()
+
+
 @pytest.mark.parametrize("kind", ["finite", "rbf"])
 def test_N_is_the_least_that_satisfies_its_own_condition(kind):
     gain = parameters.gain_bound(kind, 3)

@@ -38,13 +38,24 @@ def start(start_pcpg: Start, cache: Path) -> Start:
 
 
 @pytest.fixture(scope="module")
-def alone(tmp_path_factory: pytest.TempPathFactory, config_file: Callable[..., str], start: Start) -> Alone:
+def long(config_file: Callable[..., str], tiny: Callable[..., dict[str, Any]]) -> Callable[[str], str]:
+    """A file with a configuration of more than thirty rounds: time enough to be killed, also on a busy machine."""
+
+    def write(algo: str) -> str:
+        more = {"exploit": {"num_rounds": 24}} if algo == "pcpg" else {"budget": 22000}
+        return config_file(algo, agent=tiny(algo)["agent"] | more)
+
+    return write
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory, long: Callable[[str], str], start: Start) -> Alone:
     """The results of a run that nobody disturbed, by algorithm."""
 
     @functools.cache
     def train(algo: str) -> dict[str, bytes]:
         run = tmp_path_factory.mktemp(algo) / "alone"
-        finish(start("train", "--config", config_file(algo), "--out", run))
+        finish(start("train", "--config", long(algo), "--out", run))
         return results(run)
 
     return train
@@ -85,12 +96,12 @@ def entries(cache: Path) -> set[str]:
 
 @pytest.mark.parametrize("algo", ["pcpg", "ppo", "ppo-rnd"])
 def test_a_run_killed_at_random_moments_ends_as_one_left_alone(
-    tmp_path: Path, algo: str, config_file: Callable[..., str], start: Start, cache: Path, alone: Alone
+    tmp_path: Path, algo: str, long: Callable[[str], str], start: Start, cache: Path, alone: Alone
 ) -> None:
-    file, killed = config_file(algo), tmp_path / "killed"
+    file, killed = long(algo), tmp_path / "killed"
     expected, compiled = alone(algo), entries(cache)
     rng = random.Random(algo)
-    moments = sorted(rng.sample(range(1, 12), 2))
+    moments = sorted(rng.sample(range(1, 20), 2))
     for attempt, step in enumerate(moments):
         process = start(*(("train", "--config", file, "--out", killed) if attempt == 0 else ("resume", killed)))
         # At the same place of every attempt nothing would be learned: within the round it is chance.
@@ -105,9 +116,9 @@ def test_a_run_killed_at_random_moments_ends_as_one_left_alone(
 
 
 def test_killed_before_the_first_checkpoint_and_during_compilation_and_at_the_end(
-    tmp_path: Path, config_file: Callable[..., str], start: Start, alone: Alone
+    tmp_path: Path, long: Callable[[str], str], start: Start, alone: Alone
 ) -> None:
-    file, killed = config_file("pcpg"), tmp_path / "killed"
+    file, killed = long("pcpg"), tmp_path / "killed"
     process = start("train", "--config", file, "--out", killed)
     wait_until((killed / "config.json").exists, process)
     assert kill(process)
@@ -129,9 +140,9 @@ def test_killed_before_the_first_checkpoint_and_during_compilation_and_at_the_en
 
 
 def test_ctrl_c_saves_says_how_to_go_on_and_the_run_goes_on(
-    tmp_path: Path, config_file: Callable[..., str], start: Start, alone: Alone
+    tmp_path: Path, long: Callable[[str], str], start: Start, alone: Alone
 ) -> None:
-    file, stopped = config_file("ppo-rnd"), tmp_path / "stopped"
+    file, stopped = long("ppo-rnd"), tmp_path / "stopped"
     process = start("train", "--config", file, "--out", stopped, "--json")
     wait_until((stopped / "checkpoints" / "000002").exists, process)
     process.send_signal(signal.SIGINT)
@@ -149,10 +160,10 @@ def test_ctrl_c_saves_says_how_to_go_on_and_the_run_goes_on(
 
 
 def test_a_second_ctrl_c_ends_at_once_even_while_compiling(
-    tmp_path: Path, config_file: Callable[..., str], start: Start
+    tmp_path: Path, long: Callable[[str], str], start: Start
 ) -> None:
     run = tmp_path / "run"
-    process = start("train", "--config", config_file("pcpg"), "--out", run, cache=tmp_path / "cold")
+    process = start("train", "--config", long("pcpg"), "--out", run, cache=tmp_path / "cold")
     wait_until((run / "checkpoints" / "000000").exists, process)
     time.sleep(0.5)
     process.send_signal(signal.SIGINT)
@@ -172,14 +183,14 @@ def test_a_second_ctrl_c_ends_at_once_even_while_compiling(
 
 
 def test_a_cache_entry_cut_by_a_kill_is_removed_and_compiled_again(
-    tmp_path: Path, config_file: Callable[..., str], start: Start, cache: Path, alone: Alone
+    tmp_path: Path, long: Callable[[str], str], start: Start, cache: Path, alone: Alone
 ) -> None:
     expected, own = alone("ppo"), tmp_path / "own"
     shutil.copytree(cache, own)
     whole = {path.name: path.read_bytes() for path in own.glob("*-cache")}
     for path in own.glob("jit_visit*-cache"):
         path.write_bytes(whole[path.name][:1000])
-    err = finish(start("train", "--config", config_file("ppo"), "--out", tmp_path / "run", cache=own))
+    err = finish(start("train", "--config", long("ppo"), "--out", tmp_path / "run", cache=own))
     assert "Error reading persistent compilation cache" not in err
     left = {path.name: path.stat().st_size for path in own.glob("jit_visit*-cache")}
     assert left and 1000 not in left.values()

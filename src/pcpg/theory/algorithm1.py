@@ -89,7 +89,8 @@ def theory_bonus(phi: Array, total_visits: Array, labels: Index | None, lam: flo
     """Return b = 1{phi' Sigma_mix^-1 phi >= beta} / (1-gamma), Sigma_mix = sum of covariances + lambda I."""
     if labels is not None:
         mass = np.bincount(labels, weights=total_visits.reshape(-1), minlength=phi.shape[-1])
-        quadratic = np.take(1.0 / (mass + lam), labels).reshape(total_visits.shape)
+        inverse: Array = (1.0 / (mass + lam)).astype(np.float64)
+        quadratic = inverse[labels].reshape(total_visits.shape)
         log_det = float(np.log1p(mass / lam).sum())
     else:
         sigma_mix = exact.covariance(phi, total_visits) + lam * np.eye(phi.shape[-1])
@@ -129,7 +130,7 @@ class Learner:
         n = len(cover.policies)
         if self.settings.weights == "uniform":
             return np.full(n, 1.0 / n)
-        from pcpg.cover.design import d_optimal  # here: design is wanted by few runs, and imports JAX
+        from pcpg.cover.design import d_optimal  # here: few runs want it
 
         sigmas = np.stack([exact.covariance(self.phi, visits) for visits in cover.visits])
         return np.asarray(d_optimal(sigmas, ridge=self.settings.lam).weights, dtype=np.float64)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Literal
 
-from pcpg.theory import algorithm1, diagnostics, exact, parameters, problems
+from pcpg.theory import algorithm1, diagnostics, exact, information, parameters, problems
 from pcpg.theory.example_commands import Aggregation, Kernel, Tree
 from pcpg.theory.output import Result, finish, show, table
 from pcpg.theory.settings import Settings
@@ -148,6 +148,12 @@ class Run:
 class Parameters:
     """Print what the main theorem asks for, as printed in the paper and corrected, in pairs and environment steps."""
 
+    mdp: Literal["lock", "linear", "linear-lock", "chain", "deep-sea", "maze"] | None = None
+    """Take gamma, dim, actions and W from this MDP instead of the flags below."""
+    horizon: int | None = None
+    """Depth, length or side of that MDP."""
+    gain_at: int | None = None
+    """Compute the maximum information gain of that MDP for this N too, by a concave program with its gap."""
     epsilon: float = 0.1
     """A quarter of the accuracy: the theorem promises 4 epsilon."""
     gamma: float = 0.9
@@ -179,23 +185,43 @@ class Parameters:
 
     def __call__(self) -> Result:
         """Return the theorem's numbers, as printed and corrected."""
-        gain = parameters.gain_bound(self.gain, self.dim, self.constant)
-        if self.gamma is not None:
-            parameters.check_gamma(self.gamma)
-        W = self.W
-        if W is None and self.setting == "aggregation":
-            W = parameters.aggregation_W(self.dim, self.gamma)
+        if self.gain_at is not None and self.mdp is None:
+            raise ValueError("gain_at is about an MDP: expected mdp as well")
+        extra: Result = {}
+        asked = self
+        if self.mdp is not None:
+            asked, extra = self._of_mdp()
+        gain = parameters.gain_bound(asked.gain, asked.dim, asked.constant)
+        parameters.check_gamma(asked.gamma)
+        W = asked.W
+        if W is None and asked.setting == "aggregation":
+            W = parameters.aggregation_W(asked.dim, asked.gamma)
         if W is None:
-            norm = math.sqrt(self.dim) if self.gain == "finite" else 1.0
-            W = parameters.linear_W(self.omega or norm, self.xi or norm, self.gamma)
-        intrinsic = float(self.dim) if self.intrinsic_dim is None else self.intrinsic_dim
-        found = parameters.theorem(self.epsilon, self.gamma, self.actions, W, gain, intrinsic, self.delta)
+            norm = math.sqrt(asked.dim) if asked.gain == "finite" else 1.0
+            W = parameters.linear_W(asked.omega or norm, asked.xi or norm, asked.gamma)
+        intrinsic = float(asked.dim) if asked.intrinsic_dim is None else asked.intrinsic_dim
+        found = parameters.theorem(asked.epsilon, asked.gamma, asked.actions, W, gain, intrinsic, asked.delta)
         result = found._asdict() | {"paper": found.paper._asdict(), "corrected": found.corrected._asdict()}
-        result["accuracy"] = 4.0 * self.epsilon
-        if self.gain == "finite":
-            factor = 4.0 * W**2 / (self.epsilon * (1.0 - self.gamma)) ** 3
-            result["paper_remark_N"] = parameters.paper_N_finite(factor, self.dim)
+        result |= {"accuracy": 4.0 * asked.epsilon, "dim": asked.dim, **extra}
+        if asked.gain == "finite":
+            factor = 4.0 * W**2 / (asked.epsilon * (1.0 - asked.gamma)) ** 3
+            result["paper_remark_N"] = parameters.paper_N_finite(factor, asked.dim)
         return finish(result, self.json, self.out, self.render)
+
+    def _of_mdp(self) -> "tuple[Parameters, Result]":
+        """Return the flags that the MDP stands for, and its name with what was computed of it."""
+        assert self.mdp is not None
+        problem, _ = problems.make(self.mdp, self.horizon, 0, "exact")
+        dim, gamma = problem.phi.shape[-1], problem.mdp.gamma
+        W = problem.linear.W if problem.linear is not None else parameters.aggregation_W(dim, gamma)
+        asked = replace(self, dim=dim, gamma=gamma, actions=problem.mdp.num_actions, W=self.W or W)
+        extra: Result = {"mdp": problem.name}
+        if self.gain_at is not None:
+            best = information.max_information_gain(
+                problem.mdp, problem.phi, self.gain_at, tol=0.05, max_iterations=500
+            )
+            extra["max_information_gain"] = {"N": self.gain_at, "value": best.value, "gap": best.gap}
+        return asked, extra
 
     @staticmethod
     def render(result: Result) -> None:

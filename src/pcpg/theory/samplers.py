@@ -37,8 +37,9 @@ def _stacked_cdf(rows: Array) -> Array:
 
 
 def _draw(stacked: Array, width: int, row: Index, rng: np.random.Generator) -> Index:
-    # side="right" and u in [0, 1): an outcome of probability zero is never drawn.
-    place = np.searchsorted(stacked, row + rng.random(len(row)), side="right")
+    # side="right" and u < 1: an outcome of probability zero is never drawn. The factor keeps row + u from rounding up
+    # to the next row, where a row may be a million; it moves probabilities by less than 1e-9.
+    place = np.searchsorted(stacked, row + rng.random(len(row)) * (1.0 - 2.0**-31), side="right")
     return np.minimum(place - row * width, width - 1)
 
 

@@ -14,13 +14,14 @@ def summarise(records: list[Record]) -> dict[str, Any]:
     """The summary of the experiment: a row a cell and budget, and how steps to solve grow with H."""
     pcpg_steps = {record["horizon"]: max(record["env_steps"]) for record in records if record["algo"] == "pcpg"}
     cells = []
+    records = sorted(records, key=lambda record: (ALGOS.index(record["algo"]), record["horizon"]))
     for record in records:
         if record["algo"] == "pcpg":
             cells.append(_row(record, "own", record["final_return"], record["env_steps"]))
             continue
-        whole = record["config"]["budget"] >= paper_budget(record["horizon"])
-        cells.append(_row(record, "paper" if whole else "equal", record["final_return"], record["env_steps"]))
-        if whole and record["horizon"] in pcpg_steps:
+        budget = "paper" if record["config"]["budget"] >= paper_budget(record["horizon"]) else "equal"
+        cells.append(_row(record, budget, record["final_return"], record["env_steps"]))
+        if budget == "paper" and record["horizon"] in pcpg_steps:
             returns, steps = at_budget(record, pcpg_steps[record["horizon"]])
             cells.append(_row(record, "equal", returns, steps))
     summary: dict[str, Any] = {"success": f"mean return of the final policy above {SUCCESS}", "cells": cells}
@@ -49,6 +50,7 @@ def _row(record: Record, budget: str, returns: list[float], steps: list[int]) ->
     if returns is record["final_return"]:  # a run of its own, not a part of a longer one
         row |= {
             "best_successes": record["best_successes"],
+            "command": record["command"],
             "seconds": record["seconds"],
             "device": record["device"],
             "commit": record["commit"],

@@ -3,8 +3,6 @@
 import dataclasses
 import itertools
 import json
-import shlex
-import sys
 from pathlib import Path
 from typing import Any, Literal
 
@@ -59,9 +57,9 @@ class ReproduceLock:
         out = Path(self.out)
         records: list[dict[str, Any]] = []
         for algo, horizon in itertools.product((algo for algo in ALGOS if algo in self.algos), horizons):
-            config = cell_config(self.scale, algo, horizon, self.budget(records, horizon))
-            cell = Cell(algo, horizon, seeds, self.seed, config)
-            record = run_cell(cell, out, lambda config, name=cell.name: Display(console, name))
+            kind, budget = ("own", 0) if algo == "pcpg" else self.budget(records, horizon)
+            cell = Cell(algo, horizon, seeds, self.seed, kind, cell_config(self.scale, algo, horizon, budget))
+            record = run_cell(cell, self.scale, out, lambda config, name=cell.name: Display(console, name))
             if record is None:
                 console.print("stopped; the same command goes on where it stopped", highlight=False)
                 return STOPPED
@@ -72,26 +70,26 @@ class ReproduceLock:
                 highlight=False,
             )
             records.append(record)
-        summary = self.write(records, out)
+        summary = write_results(out)
         console.print(Markdown(table(summary)))
         console.print(f"written to {out}", highlight=False)
         if self.json:
             print(json.dumps(summary, allow_nan=False))
         return 0
 
-    def budget(self, records: list[dict[str, Any]], horizon: int) -> int:
+    def budget(self, records: list[dict[str, Any]], horizon: int) -> tuple[str, int]:
         """Steps of a baseline's seed: the paper's, or the most that a seed of PC-PG used at this horizon."""
         used = [max(r["env_steps"]) for r in records if r["algo"] == "pcpg" and r["horizon"] == horizon]
         if used and (self.baselines == "equal" or self.scale == "smoke"):
-            return used[0]
-        return paper_budget(horizon)
+            return "equal", used[0]
+        return "paper", paper_budget(horizon)
 
-    def write(self, records: list[dict[str, Any]], out: Path) -> dict[str, Any]:
-        """Write summary.json, table.md and the figures; the summary."""
-        command = shlex.join(["pcpg", *sys.argv[1:]]) if sys.argv[1:2] == ["reproduce"] else "pcpg reproduce lock"
-        summary = {"command": command, "scale": self.scale} | summarise(records)
-        out.mkdir(parents=True, exist_ok=True)
-        (out / "summary.json").write_text(json.dumps(summary, indent=1, allow_nan=False) + "\n")
-        (out / "table.md").write_text(f"Made by `{command}`.\n\n{table(summary)}")
-        draw_all(records, out)
-        return summary
+
+def write_results(out: Path) -> dict[str, Any]:
+    """Write summary.json, table.md and the figures from all cells that are done in a folder; the summary."""
+    records = [json.loads(path.read_text()) for path in sorted((out / "cells").glob("*.json"))]
+    summary = summarise(records)
+    (out / "summary.json").write_text(json.dumps(summary, indent=1, allow_nan=False) + "\n")
+    (out / "table.md").write_text(table(summary))
+    draw_all(records, out)
+    return summary

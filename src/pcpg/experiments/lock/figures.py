@@ -42,11 +42,12 @@ def success_against_steps(records: list[Record]) -> Any:
                 if (record["algo"], record["horizon"]) == (algo, horizon):
                     _success_curve(axis, record)
         axis.set_xscale("log")
+        axis.set_xlim(left=2e4)
         axis.set_title(f"H = {horizon}")
         axis.set_xlabel("environment steps a seed")
     axes[0][0].set_ylabel("share of seeds solved")
     axes[0][0].set_ylim(-0.03, 1.03)
-    axes[0][-1].legend(frameon=False, fontsize=7, loc="center left")
+    axes[0][0].legend(frameon=False, fontsize=7, loc="center left")
     return figure
 
 
@@ -100,7 +101,7 @@ def cover_traces(records: list[Record]) -> Any:
     if record is None:
         return None
     counts, weights = np.array(record["cover"]["counts"], float), np.array(record["cover"]["weights"])
-    heavy = sorted(np.argsort(-weights, kind="stable")[:6].tolist())
+    heavy = sorted(i for i in np.argsort(-weights, kind="stable")[:6].tolist() if weights[i] >= 0.005)
     shares = counts / np.maximum(counts.sum(axis=(1, 2, 3), keepdims=True), 1)
     pictures = [(f"policy {i}\nweight {weights[i]:.2f}", shares[i]) for i in heavy]
     pictures.append(("weighted\ncover", np.tensordot(weights, shares, 1)))

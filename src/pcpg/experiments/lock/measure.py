@@ -16,7 +16,7 @@ from pcpg.agents.run_config import RunConfig
 from pcpg.agents.training import Observer, device_kind, start_run, train_run
 from pcpg.api import load
 from pcpg.envs.lock import CombinationLock
-from pcpg.experiments.lock.sweep import EVALUATION, SUCCESS, Cell
+from pcpg.experiments.lock.sweep import EVALUATION, SUCCESS, Cell, Scale
 from pcpg.reports.visits import read_visits
 from pcpg.runs.folder import RunFolder
 from pcpg.runs.metrics import read_metrics
@@ -28,7 +28,7 @@ Watch = Callable[[Mapping[str, Any]], AbstractContextManager[Observer | None]]
 """From the configuration of a run to somebody who watches it."""
 
 
-def run_cell(cell: Cell, out: Path, watch: Watch = lambda config: nullcontext()) -> Record | None:
+def run_cell(cell: Cell, scale: Scale, out: Path, watch: Watch = lambda config: nullcontext()) -> Record | None:
     """The record of a cell: read if it is done, else trained from where it stopped; None if it was interrupted."""
     path = out / "cells" / f"{cell.name}.json"
     if path.exists():
@@ -46,6 +46,7 @@ def run_cell(cell: Cell, out: Path, watch: Watch = lambda config: nullcontext())
     if not trained.finished:
         return None
     record = measure_run(folder, cell) | {
+        "command": cell.command(scale),
         "seconds": _total_seconds(folder),
         "seconds_of_last_process": time.perf_counter() - started,
     }

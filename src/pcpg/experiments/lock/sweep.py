@@ -38,11 +38,19 @@ class Cell(NamedTuple):
     horizon: int
     seeds: int
     first_seed: int
+    budget: str  # own (PC-PG), equal (PC-PG's steps) or paper
     config: AgentConfig
 
     @property
     def name(self) -> str:
-        return f"{self.algo}-H{self.horizon}"
+        return f"{self.algo}-H{self.horizon}-{self.budget}"
+
+    def command(self, scale: Scale) -> str:
+        """The command that makes this cell (and, for an equal budget, PC-PG's before it)."""
+        algos = f"pcpg {self.algo}" if self.budget == "equal" else self.algo
+        equal = " --baselines equal" if self.budget == "equal" else ""
+        seeds = f"--seeds {self.seeds} --seed {self.first_seed}"
+        return f"pcpg reproduce lock --scale {scale} --algos {algos} --horizons {self.horizon} {seeds}{equal}"
 
 
 def paper_budget(horizon: int) -> int:
