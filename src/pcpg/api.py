@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 from pcpg.agents.compile_cache import enable_compile_cache
-from pcpg.agents.config import PRESETS, BaselineConfig
+from pcpg.agents.config import PRESETS, BaselineConfig, PCPGConfig
 from pcpg.agents.lanes import Program, default_lanes
 from pcpg.agents.run_config import ConfigError, RunConfig, check_choice, from_plain
 from pcpg.agents.snapshot import unpack_member

@@ -128,6 +128,29 @@ def test_a_seed_ends_with_the_same_bits_alone_or_beside_seeds_that_stop_at_other
     assert [report.metrics for report in reports[2]] == [report.metrics for report in run.reports[2]]
 
 
+def test_every_round_has_random_numbers_of_its_own_and_every_seed_its_own_instance(agent, run, monkeypatch):
+    seen = {"improve": [], "visit": []}
+
+    def recording(part):
+        program = getattr(agent, part)
+
+        def call(inputs):
+            seen[part] += [(int(given.seed), int(given.round)) for given in inputs]
+            for given in inputs:
+                assert_same(given.env_params, ENV.instance(int(given.seed)))
+            return program(inputs)
+
+        return call
+
+    for part in seen:
+        monkeypatch.setitem(vars(agent), part, recording(part))
+    train(agent, [1, 2])
+    rounds = {seed: len(run.reports[seed]) for seed in (1, 2)}
+    everything = [(seed, number) for seed, count in rounds.items() for number in range(count)]
+    assert sorted(seen["visit"]) == everything
+    assert sorted(seen["improve"]) == [(seed, number) for seed, number in everything if number > 0]
+
+
 def test_every_step_is_counted_roll_ins_and_visits_included(run):
     for seed, reports in run.reports.items():
         rounds = len(reports)

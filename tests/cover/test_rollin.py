@@ -76,22 +76,20 @@ def test_another_key_draws_others():
 
 
 @pytest.mark.parametrize("point", [0.0, 1 - 2**-23], ids=["least", "largest"])
-def test_a_policy_without_weight_is_never_drawn_however_the_sum_is_rounded(monkeypatch, point):
-    # A cover of hundreds of places is summed in blocks, and a block of zeros may then seem to have weight.
+def test_a_place_without_a_policy_is_never_drawn_however_the_sum_is_rounded(monkeypatch, point):
+    # The cover of a maze has 408 places. Such sums are rounded in blocks, and with 291, 317, 328 or 330 policies the
+    # empty places seemed to have a weight of 1e-7 together.
     monkeypatch.setattr(jax.random, "uniform", lambda key, shape, *rest: jnp.full(shape, point, jnp.float32))
 
     @jax.jit
     def run(weights):
         options = {"num_episodes": 1, "num_groups": 1, "horizon": 2, "start_share": 0.0}
-        return draw_roll_in(jax.random.key(0), jnp.arange(300), weights, **options).policies
+        return draw_roll_in(jax.random.key(0), jnp.arange(408), weights, **options).policies
 
-    rng = np.random.default_rng(0)
-    for _ in range(300):
-        size = rng.integers(1, 300)
-        weights = np.where(np.arange(300) < size, rng.dirichlet(np.full(300, 0.3)), 0.0).astype(np.float32)
-        weights[rng.random(300) < 0.3] = 0.0
-        weights[0] = 0.0 if weights[1:].any() else 1.0
-        assert weights[int(run(weights)[0])] > 0
+    for size in range(1, 409):
+        weights = np.where(np.arange(408) < size, 1 / size, 0.0).astype(np.float32)
+        assert run(weights).item() < size
+        assert run(weights[::-1]).item() >= 408 - size
 
 
 @pytest.mark.parametrize("how", [lambda f: f, jax.jit], ids=["eager", "jit"])

@@ -2,8 +2,8 @@
 
 Two small environments, trained once. What is sampled by the deep agent must agree with what is exact for the very
 policies it found: covariances within 0.03, bonuses within 15%, values within four standard errors. What the deep and
-the linear agent reach by different ways must agree: both cover every state that can be reached, both come within 5% of the
-best return.
+the linear agent reach by different ways must agree: both cover every state that can be reached, and both come within
+5% of the best return.
 """
 
 from typing import Any, NamedTuple

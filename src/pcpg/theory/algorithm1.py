@@ -119,14 +119,17 @@ class Learner:
         return Parts(self.covariance, self.extend, self.weights, self.bonus, improve)
 
     def covariance(self, policy: Array) -> Array:
+        """Return what the policy visits, exact or empirical over K pairs (line 4)."""
         if self.mode == "exact":
             return exact.occupancy(self.mdp, policy)
         return self._counted("covariance", lambda: visit_frequencies(self.sim, policy, self.settings.K))
 
     def extend(self, cover: Cover, policy: Array, visits: Array) -> Cover:
+        """Return the cover with one policy more (line 5)."""
         return Cover(*(np.concatenate([old, new[None]]) for old, new in zip(cover, (policy, visits), strict=True)))
 
     def weights(self, cover: Cover) -> Array:
+        """Return the weights of the policies in rho_mix."""
         n = len(cover.policies)
         if self.settings.weights == "uniform":
             return np.full(n, 1.0 / n)
@@ -136,10 +139,12 @@ class Learner:
         return np.asarray(d_optimal(sigmas, ridge=self.settings.lam).weights, dtype=np.float64)
 
     def bonus(self, cover: Cover) -> Bonus:
+        """Return the bonus of the cover (line 6)."""
         s = self.settings
         return theory_bonus(self.phi, cover.visits.sum(0), self.labels, s.lam, s.beta, self.mdp.gamma)
 
     def improve_exact(self, policy: Array, cover: Cover, weights: Array, bonus: Bonus) -> Array:
+        """Return the next policy by NPG with population critics and exact values (line 7)."""
         del policy  # NPG of the paper starts each episode from the restricted uniform policy
         s, mdp, b = self.settings, self.mdp, bonus.b
         regress = self.population_critic(weighted_rho(cover, weights))
@@ -159,6 +164,7 @@ class Learner:
         return lambda target: critics.least_squares(factor, target, self.settings.W)
 
     def improve_sampled(self, policy: Array, cover: Cover, weights: Array, bonus: Bonus) -> Array:
+        """Return the next policy by NPG with critics and choices from samples (line 7)."""
         del policy
         s, sim, b = self.settings, self.sim, bonus.b
         reward = self.mdp.r + b

@@ -72,12 +72,14 @@ class KernelLearner(Learner):
         self.phi = made.kernel(made.points, made.points).reshape(*made.mdp.shape, -1)
 
     def extend(self, cover: Cover, policy: Array, visits: Array) -> Cover:
+        """Return the larger cover, after storing the visited pairs in the dual with their shares as weights."""
         flat = visits.reshape(-1)
         seen = np.flatnonzero(flat)
         self.dual.extend(self.made.points[seen], flat[seen])
         return super().extend(cover, policy, visits)
 
     def bonus(self, cover: Cover) -> Bonus:
+        """Return the bonus from the dual form."""
         form = self.dual.form(self.made.points).reshape(self.mdp.shape)
         return Bonus((form >= self.settings.beta) / (1.0 - self.mdp.gamma), form, self.dual.information_gain())
 
