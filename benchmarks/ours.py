@@ -21,7 +21,7 @@ def measure(cores: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as cache:
         # A cache of our own: the first compilation is cold whatever ran on this machine before.
         os.environ["JAX_COMPILATION_CACHE_DIR"] = cache
-        results = {setting.name: _rate(_ppo(setting), cores) for setting in SETTINGS}
+        results: dict[str, Any] = {setting.name: _rate(_ppo(setting), cores) for setting in SETTINGS}
         results["pcpg"] = _rate(_pcpg(), cores)
     results["peak_memory_mb"] = round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
     return results

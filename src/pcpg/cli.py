@@ -318,7 +318,13 @@ COMMANDS: dict[str, Any] = {
     "theory": TheoryGroup(
         "theory",
         "The provable algorithm on small MDPs, and the numbers of its theorem.",
-        {name: f"pcpg.theory.commands:{name.capitalize()}" for name in ("run", "parameters")},
+        {
+            "run": "pcpg.theory.commands:Run",
+            "parameters": "pcpg.theory.commands:Parameters",
+            "tree": "pcpg.theory.example_commands:Tree",
+            "aggregation": "pcpg.theory.example_commands:Aggregation",
+            "kernel": "pcpg.theory.example_commands:Kernel",
+        },
     ),
 }
 

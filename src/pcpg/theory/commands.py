@@ -1,6 +1,7 @@
 """What `pcpg theory` offers: one frozen dataclass for each command; calling it does the work and returns its result.
 
-Tables go to standard error, so that with `json` standard output holds one JSON object and nothing else.
+A command returns its result and prints nothing but progress on standard error; the command line prints the result, as one
+JSON object with `json`, or by `render` as a table.
 """
 
 import math
@@ -97,7 +98,7 @@ class Run:
         }
         # Times are for people and differ between runs; the JSON object is reproducible.
         print(f"{time.perf_counter() - began:.1f} s", file=sys.stderr)
-        return finish(result, self.json, self.out, self.render)
+        return finish(result, self.out)
 
     def settings(self, practical: Settings) -> Settings:
         """Return the practical settings with what was asked for in their place."""
@@ -206,7 +207,7 @@ class Parameters:
         if asked.gain == "finite":
             factor = 4.0 * W**2 / (asked.epsilon * (1.0 - asked.gamma)) ** 3
             result["paper_remark_N"] = parameters.paper_N_finite(factor, asked.dim)
-        return finish(result, self.json, self.out, self.render)
+        return finish(result, self.out)
 
     def _of_mdp(self) -> "tuple[Parameters, Result]":
         """Return the flags that the MDP stands for, and its name with what was computed of it."""

@@ -72,7 +72,7 @@ class Tree:
             "of": len(rows),
             "rows": rows,
         }
-        return finish(result, self.json, self.out, self.render)
+        return finish(result, self.out)
 
     def _one(self, kind: str, tree: TreeExample, seed: int) -> Result:
         lam = 1e-3
@@ -159,7 +159,7 @@ class Aggregation:
             from pcpg.theory.pictures import draw_aggregation
 
             draw_aggregation(off, on, self.png)
-        return finish({"gamma": self.gamma, "off_path": off, "on_path": on}, self.json, self.out, self.render)
+        return finish({"gamma": self.gamma, "off_path": off, "on_path": on}, self.out)
 
     def _one(self, made: Aggregated) -> Result:
         mdp, phi = made.mdp, made.phi
@@ -258,7 +258,7 @@ class Kernel:
                 "all_known_after": int(known.argmax()) + 1 if known.any() else None,
                 "steps": run.steps,
             }
-        return finish(result, self.json, self.out, self.render)
+        return finish(result, self.out)
 
     @staticmethod
     def render(result: Result) -> None:

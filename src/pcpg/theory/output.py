@@ -1,8 +1,7 @@
-"""How commands of the theory hand over their results: JSON on standard output, tables on standard error."""
+"""How commands of the theory hand over their results: values that JSON can hold, tables on standard error."""
 
 import json
 import math
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,17 +10,12 @@ import numpy as np
 Result = dict[str, Any]
 
 
-def finish(result: Result, as_json: bool, out: Path | None, render: Callable[[Result], None]) -> Result:
-    """Return the result as JSON holds it, after writing it to `out` and printing it: as JSON, or as a table."""
+def finish(result: Result, out: Path | None) -> Result:
+    """Return the result as JSON holds it, after writing it to `out`; printing is the command line's."""
     result = clean(result)
-    text = json.dumps(result, allow_nan=False)
     if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text(text + "\n")
-    if as_json:
-        print(text)
-    else:
-        render(result)
+        out.write_text(json.dumps(result, allow_nan=False) + "\n")
     return result
 
 

@@ -13,7 +13,7 @@ from pcpg.features.kernels import RBF
 from pcpg.theory import algorithm1
 from pcpg.theory.linear_mdp import random_linear_mdp
 from pcpg.theory.mdp import TabularMDP
-from pcpg.theory.output import Result, finish, show, table
+from pcpg.theory.output import Result, show, table
 from pcpg.theory.rkhs import DualCover
 from pcpg.theory.settings import Settings, beta_from_mass
 
@@ -62,7 +62,7 @@ def growth(sizes: Sequence[int] = (500, 1000, 2000, 5000), queries: int = 10_000
 def main() -> None:
     """Print the dual's growth and the seconds of exact mode."""
     seconds = {name: exact_mode_seconds(factors=name == "factors") for name in ("factors", "dense")}
-    finish({"rows": growth(), "exact_mode_seconds": seconds}, False, None, render)
+    render({"rows": growth(), "exact_mode_seconds": seconds})
 
 
 def render(result: Result) -> None:
