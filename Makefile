@@ -41,6 +41,7 @@ lint: $(INSTALLED) ## ruff and basedpyright
 # Compiled programs are native code: the workers share a cache that is this clone's own and nobody else's.
 test: export JAX_COMPILATION_CACHE_DIR := $(CURDIR)/.cache/jax
 test: export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS := 0
+test bench: export OPENBLAS_NUM_THREADS := 1
 test: lint ## lint, then all tests that need no accelerator; PYTEST_FLAGS are passed on
 	@mkdir -p .cache && mkdir -p -m 700 .cache/jax
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m "not gpu" $(PYTEST_FLAGS)

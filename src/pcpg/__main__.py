@@ -1,5 +1,17 @@
-"""`python -m pcpg` is `pcpg`."""
+"""Where the command `pcpg` and `python -m pcpg` begin."""
 
-from pcpg.cli import main
+import os
 
-main()
+
+def main() -> None:
+    """Run the command line."""
+    # Before NumPy loads: seeds fill the cores, and on busy cores two BLAS threads make a small solve take a thousand
+    # times as long as one.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    from pcpg.cli import main as command_line
+
+    command_line()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,7 +1,7 @@
 """What `pcpg theory` offers: one frozen dataclass for each command; calling it does the work and returns its result.
 
-A command returns its result and prints nothing but progress on standard error; the command line prints the result, as one
-JSON object with `json`, or by `render` as a table.
+A command returns its result and prints nothing but progress on standard error; the command line prints the result, as
+one JSON object with `json`, or by `render` as a table.
 """
 
 import math
