@@ -137,6 +137,20 @@ def speed_table(results: dict[str, Any]) -> Table:
         peer = results["sb3"].get(setting.name, {}).get("steps_per_second")
         ratio = f"{ours[0] / peer:.1f}" if ours[0] and peer else "-"
         table.add_row(setting.name, *(f"{rate:,.0f}" if rate else "-" for rate in [*ours, peer]), ratio)
+    ours = [results["ours"].get(count, {}).get("pcpg", {}).get("steps_per_second") for count in counts]
+    table.add_row("PC-PG, its own settings", *(f"{rate:,.0f}" if rate else "-" for rate in ours), "-", "-")
+    return table
+
+
+def cost_table(results: dict[str, Any]) -> Table:
+    """Seconds of compilation, cold and from the cache, and the peak memory of the process."""
+    table = Table("cores", title="pcpg: compilation and memory")
+    for name in ("PPO cold, s", "PPO warm, s", "PC-PG cold, s", "PC-PG warm, s", "peak memory, MB"):
+        table.add_column(name, justify="right")
+    for count, ours in results["ours"].items():
+        ppo, pcpg = ours[SETTINGS[0].name], ours["pcpg"]
+        seconds = [row[f"compile_seconds_{kind}"] for row in (ppo, pcpg) for kind in ("cold", "warm")]
+        table.add_row(count, *(f"{value:.1f}" for value in seconds), f"{ours['peak_memory_mb']:,}")
     return table
 
 
@@ -157,6 +171,7 @@ def main() -> None:
     console = Console()
     results = measure_all(console, arguments.seconds)
     console.print(speed_table(results))
+    console.print(cost_table(results))
     console.print(design_table(results))
     for note in results["notes"]:
         console.print(f"Note: {note}")
