@@ -51,29 +51,19 @@ def rollout(
     key_reset, key_steps = jax.random.split(key)
     observation, state = jax.vmap(env.reset, (0, None))(jax.random.split(key_reset, num_episodes), params)
 
-    def choose(observation: jax.Array, t: jax.Array, key: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-        outputs = policy.outputs(observation)
-        if greedy:
-            action = distribution.mode(outputs)
-            return action, distribution.log_prob(outputs, action), jnp.ones(num_episodes, bool)
-        if roll_in is None:
-            action = distribution.sample(key, outputs)
-            return action, distribution.log_prob(outputs, action), jnp.ones(num_episodes, bool)
-        key_own, key_flip, key_random = jax.random.split(key, 3)
-        own = t >= roll_in.length
-        outputs = _select(own, outputs, _roll_in_outputs(roll_in, observation))
-        action = distribution.sample(key_own, outputs)
-        first = t == roll_in.length
-        flip = first & (jax.random.uniform(key_flip, (num_episodes,), jnp.float32) < epsilon)
-        action = _select(flip, distribution.random(key_random, (num_episodes,)), action)
-        log_prob = distribution.log_prob(outputs, action)
-        mixed = mixed_log_prob(log_prob, distribution.random_log_prob(action), epsilon)
-        return action, jnp.where(first, mixed, log_prob), own
-
     def step(carry: _Carry, inputs: tuple[jax.Array, jax.Array]) -> tuple[_Carry, Rollout]:
         t, key = inputs
         key_choose, key_move = jax.random.split(key)
-        action, log_prob, own = choose(carry.observation, t, key_choose)
+        action, log_prob, own = _choose(
+            policy,
+            distribution,
+            carry.observation,
+            t,
+            key_choose,
+            roll_in=roll_in,
+            epsilon=epsilon,
+            greedy=greedy,
+        )
         keys = jax.random.split(key_move, num_episodes)
         moved = jax.vmap(env.transition, (0, 0, 0, None))(keys, carry.state, distribution.to_env(action), params)
         cells = jax.vmap(env.cell)(carry.state) if env.cells else jnp.full(num_episodes, -1, jnp.int32)
@@ -101,6 +91,35 @@ def rollout(
     last, record = jax.lax.scan(step, first, (times, jax.random.split(key_steps, env.max_steps)))
     observations = jnp.concatenate([record.observations, last.observation[None]])
     return record._replace(observations=observations)
+
+
+def _choose(
+    policy: ActorCritic,
+    distribution: Distribution,
+    observation: jax.Array,
+    t: jax.Array,
+    key: jax.Array,
+    *,
+    roll_in: RollIn | None,
+    epsilon: jax.Array | float,
+    greedy: bool,
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Actions, the log-density of what really chose them, and where the policy itself did, each [E, ...]."""
+    num_episodes = observation.shape[0]
+    outputs = policy.outputs(observation)
+    if greedy or roll_in is None:
+        action = distribution.mode(outputs) if greedy else distribution.sample(key, outputs)
+        return action, distribution.log_prob(outputs, action), jnp.ones(num_episodes, bool)
+    key_own, key_flip, key_random = jax.random.split(key, 3)
+    own = t >= roll_in.length
+    outputs = _select(own, outputs, _roll_in_outputs(roll_in, observation))
+    action = distribution.sample(key_own, outputs)
+    first = t == roll_in.length
+    flip = first & (jax.random.uniform(key_flip, (num_episodes,), jnp.float32) < epsilon)
+    action = _select(flip, distribution.random(key_random, (num_episodes,)), action)
+    log_prob = distribution.log_prob(outputs, action)
+    mixed = mixed_log_prob(log_prob, distribution.random_log_prob(action), epsilon)
+    return action, jnp.where(first, mixed, log_prob), own
 
 
 def _roll_in_outputs(roll_in: RollIn, observation: jax.Array) -> jax.Array:
