@@ -46,7 +46,7 @@ class Visitor:
     def visit(self, inputs: VisitInputs) -> Visits:
         """Play `num_episodes` episodes with the policy alone."""
         distribution = for_space(self.env.action_space)
-        # A stream of its own, apart from that of the updates of the same round.
+        # A stream of its own: the updates of the same round use the keys that fold_in gives for 0 .. num_updates - 1.
         key = jax.random.fold_in(jax.random.fold_in(jax.random.key(inputs.seed), inputs.round), 2**31)
         data = rollout(
             self.env,

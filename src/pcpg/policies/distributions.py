@@ -50,7 +50,7 @@ def categorical(n: int) -> Distribution:
         weights = jnp.exp(outputs - jnp.max(outputs, axis=-1, keepdims=True))
         cumulative = jnp.cumsum(weights, axis=-1)
         point = jax.random.uniform(key, (*outputs.shape[:-1], 1), jnp.float32) * cumulative[..., -1:]
-        # Ends at n - 2 at most before the clip in exact arithmetic; the clip guards the rounding of the sum.
+        # Ends at n - 1 at most in exact arithmetic; the clip guards the rounding of the sum.
         return jnp.minimum(jnp.sum(point >= cumulative, axis=-1), n - 1).astype(jnp.int32)
 
     def log_prob(outputs: jax.Array, actions: jax.Array) -> jax.Array:

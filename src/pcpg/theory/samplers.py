@@ -122,8 +122,8 @@ def q_estimator(sim: Simulator, policies: Policies, which: Index, start: Pairs, 
 def start_values(sim: Simulator, stack: Array, episodes: int, r: Array, tail: float = 0.01) -> Array:
     """Return an estimate of V^pi(s0; r) for each policy of the stack, by `episodes` discounted sums each.
 
-    Sums are cut where gamma^t <= tail, the same for all policies. A geometric stop would need no cut, but on a
-    random MDP with gamma = 0.9 its variance is about fifty times larger, and choosing among policies needs accuracy.
+    Sums are cut where gamma^t <= tail, the same for all policies. A geometric stop would need no cut, but its
+    variance is far larger (the length of the sum itself is random), and choosing among policies needs accuracy.
     """
     policies = Policies(stack)
     which = np.repeat(np.arange(policies.count), episodes)
