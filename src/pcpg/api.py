@@ -120,10 +120,11 @@ class Run:
             raise ConfigError(f"episodes must be an integer of at least 1, got {episodes!r}")
         enable_compile_cache()
         policies = self._policies("best") if best else self.policies
-        program = Program(Visitor(self.env, episodes, greedy).visit, self.config.lanes or default_lanes())
+        env = self.env.evaluation_env
+        program = Program(Visitor(env, episodes, greedy).visit, self.config.lanes or default_lanes())
         visits = program(
             [
-                VisitInputs(np.uint32(seed), np.int32(EVALUATION_ROUND), self.env.instance(seed), policy.network, None)
+                VisitInputs(np.uint32(seed), np.int32(EVALUATION_ROUND), env.instance(seed), policy.network, None)
                 for seed, policy in zip(self.config.seed_list, policies, strict=True)
             ]
         )

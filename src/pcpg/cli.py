@@ -313,7 +313,11 @@ COMMANDS: dict[str, Any] = {
     "reproduce": Group(
         "reproduce",
         "Reproduce a claim of the paper, with its table and figures.",
-        {"lock": "pcpg.experiments.lock.command:ReproduceLock"},
+        {
+            "lock": "pcpg.experiments.lock.command:ReproduceLock",
+            "maze": "pcpg.experiments.maze.command:ReproduceMaze",
+            "mountaincar": "pcpg.experiments.mountaincar.command:ReproduceMountainCar",
+        },
     ),
     "theory": TheoryGroup(
         "theory",

@@ -77,7 +77,8 @@ class Baseline:
     def _end_of_round(self, state: SeedState, output: ImproveOutputs, visits: Visits) -> tuple[SeedState, Report]:
         check_visits(state, visits)
         state = state._replace(policy=output.policy, adam=output.adam, rnd=output.rnd)
-        state, metrics = after_round(state, visits, output)
+        reachable = self.env.reachable_cells(self.env.instance(int(state.seed)))
+        state, metrics = after_round(state, visits, output, reachable)
         cells = [int(count) for count in visits.cells]  # no cover keeps them
         if state.env_steps >= self.config.budget:
             state = state._replace(phase=int32(DONE))

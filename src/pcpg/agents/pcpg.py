@@ -90,6 +90,9 @@ class PCPG:
             shared_body=self.config.ppo.shared_body,
         )
 
+    def _reachable(self, state: SeedState) -> np.ndarray:
+        return self.env.reachable_cells(self.env.instance(int(state.seed)))
+
     # Exploration: Algorithm 1.
 
     def _explore(self, states: list[SeedState]) -> list[tuple[SeedState, Report]]:
@@ -150,7 +153,7 @@ class PCPG:
         log_dets[size - 1] = design.log_det
         member = Member(policy, visits.sigma, visits.cells, visits.returns)
         state = state._replace(policy=policy, cover=with_weights(cover, design.weights), log_dets=log_dets)
-        state, metrics = after_round(state, visits, output)
+        state, metrics = after_round(state, visits, output, self._reachable(state))
         metrics |= {
             "policies": size,
             "policies_with_weight": int(np.count_nonzero(design.weights)),
@@ -190,7 +193,7 @@ class PCPG:
         results = []
         for state, output, seen in zip(states, outputs, visits, strict=True):
             state = state._replace(policy=output.policy, adam=output.adam)
-            state, metrics = after_round(state, seen, output)
+            state, metrics = after_round(state, seen, output, self._reachable(state))
             if state.phase_round >= self.config.exploit.num_rounds:
                 state = state._replace(phase=int32(DONE))
             results.append((state, Report(plain(metrics), None)))

@@ -42,8 +42,13 @@ def plain(metrics: dict[str, Any]) -> dict[str, Any]:
     return out
 
 
-def after_round(state: SeedState, visits: Visits, output: ImproveOutputs | None) -> tuple[SeedState, dict[str, Any]]:
-    """The state with the round counted and its best policy kept, and the metrics that every round has."""
+def after_round(
+    state: SeedState, visits: Visits, output: ImproveOutputs | None, reachable: np.ndarray
+) -> tuple[SeedState, dict[str, Any]]:
+    """The state with the round counted and its best policy kept, and the metrics that every round has.
+
+    `reachable` are the cells of which `coverage` is a share, bool [cells].
+    """
     mean_return = float(np.mean(visits.returns, dtype=np.float64))
     env_steps = state.env_steps + int(visits.env_steps) + (0 if output is None else int(output.env_steps))
     metrics = {
@@ -54,8 +59,8 @@ def after_round(state: SeedState, visits: Visits, output: ImproveOutputs | None)
         "return": mean_return,
     }
     seen = state.seen | (np.asarray(visits.cells) > 0)
-    if seen.size:
-        metrics["coverage"] = float(np.mean(seen))
+    if reachable.any():
+        metrics["coverage"] = float(np.mean(seen[reachable]))
     if output is not None:
         metrics |= {f"train/{name}": value for name, value in output.metrics.items()}
     if mean_return > state.best_return:

@@ -10,7 +10,7 @@ import typing
 from collections.abc import Hashable, Mapping
 from typing import Any
 
-from pcpg.agents.config import PRESETS, AgentConfig, BaselineConfig, PCPGConfig, sized
+from pcpg.agents.config import PRESETS, AgentConfig, BaselineConfig, PCPGConfig, preset, sized
 from pcpg.envs.options import nearest
 from pcpg.envs.protocol import Environment
 from pcpg.envs.registry import make, spec
@@ -28,6 +28,13 @@ KINDS = {
     tuple: "a list",
     Mapping: "an object",
 }
+
+ENV_FEATURES: dict[str, tuple[str, dict[str, Any]]] = {
+    "MountainCarContinuous-v0": ("fourier", {}),
+    # A smaller kernel than the paper's 32, 64 and 512: on two cores those alone cost more than all the rest.
+    "Maze-v0": ("random-conv", {"num_features": 128, "num_kernels": [16, 32]}),
+}
+"""Feature map, and its options, of environments that have one of their own."""
 
 
 class ConfigError(ValueError):
@@ -103,7 +110,7 @@ class RunConfig:
         algo = data.get("algo", "pcpg")
         check_choice("algorithm", algo, PRESETS)
         kind = type(PRESETS[algo])
-        agent = from_plain(kind, data.get("agent", {}), "agent", PRESETS[algo])
+        agent = from_plain(kind, data.get("agent", {}), "agent", preset(str(data.get("env")), algo))
         rest = {name: value for name, value in data.items() if name not in ("agent", "algo")}
         known = [field.name for field in dataclasses.fields(cls)]
         for name in rest:
@@ -123,11 +130,12 @@ class RunConfig:
         options = {
             option.name: self.env_options.get(option.name, option.default) for option in spec(self.env)[0].options
         }
-        features = default_features(env) if self.features == "auto" else self.features
+        features = default_features(self.env, env) if self.features == "auto" else self.features
         check_choice("features", features, FEATURES)
         config = dataclasses.replace(self, env_options=options, features=features)
         if isinstance(self.agent, PCPGConfig):
-            written = feature_defaults(features) | dict(self.feature_options)
+            own = ENV_FEATURES.get(self.env, ("", {}))
+            written = feature_defaults(features) | (own[1] if own[0] == features else {}) | dict(self.feature_options)
             config = dataclasses.replace(config, feature_options=plain(written, "feature_options"))
             config.make_features(env)
         return config
@@ -148,8 +156,10 @@ def _make_features(name: str, env: Environment, seed: int, options: str) -> Feat
         raise ConfigError(f"features {name!r}: {error}") from error
 
 
-def default_features(env: Environment) -> str:
-    """The feature map that suits the observations, where none is named."""
+def default_features(env_id: str, env: Environment) -> str:
+    """The feature map of the environment's own, or that suits the observations, where none is named."""
+    if env_id in ENV_FEATURES:
+        return ENV_FEATURES[env_id][0]
     return "random-conv" if isinstance(env.observation_space, Image) else "identity"
 
 

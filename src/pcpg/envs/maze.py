@@ -165,6 +165,10 @@ class Maze(Environment[MazeParams, MazeState]):
         """Which cells are open, bool [size * size], indexed as `cell` does."""
         return np.asarray(params.background)[0::3] == 0
 
+    def reachable_cells(self, params: MazeParams) -> np.ndarray:
+        """The open cells: they form a tree, so each can be reached."""
+        return self.open_cells(params)
+
     def distances(self, params: MazeParams) -> np.ndarray:
         """Moves from the start to each cell, int32 [size * size]; -1 for walls."""
         distance = np.full(self.size * self.size, -1, np.int32)

@@ -62,6 +62,14 @@ class MountainCarContinuous(Environment[MountainCarParams, MountainCarState]):
     def max_steps(self) -> int:
         return self.steps
 
+    @property
+    def evaluation_env(self) -> "MountainCarContinuous":
+        return MountainCarContinuous(steps=FULL_EPISODE)
+
+    @property
+    def solved_return(self) -> float:
+        return 90.0
+
     def instance(self, seed: int) -> MountainCarParams:
         """The start interval, the same for every seed."""
         del seed

@@ -18,6 +18,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from pcpg.envs.spaces import Space
 
@@ -114,6 +115,16 @@ class Environment(abc.ABC, Generic[Params, State]):
     def num_cells(self) -> int:
         """How many cells there are, 0 where visits are not counted."""
         return 0 if self.cells is None else self.cells.size
+
+    def reachable_cells(self, params: Params) -> np.ndarray:
+        """Which cells count for coverage, bool [num_cells]: all of them, unless the instance closes some."""
+        del params
+        return np.ones(self.num_cells, bool)
+
+    @property
+    def evaluation_env(self) -> "Environment[Params, State]":
+        """The environment on which a finished policy is evaluated: this one, unless training shortens its episodes."""
+        return self
 
     @property
     def solved_return(self) -> float | None:

@@ -1,58 +1,27 @@
 """One cell of the lock's table: run it (or go on with it), and measure what came out, as one JSON record."""
 
-import datetime
-import json
-import os
-import subprocess
-import time
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from pcpg.agents.run_config import RunConfig
-from pcpg.agents.training import Observer, device_kind, start_run, train_run
 from pcpg.api import load
 from pcpg.envs.lock import CombinationLock
+from pcpg.experiments import common
+from pcpg.experiments.common import Record, Watch
 from pcpg.experiments.lock.sweep import EVALUATION, SUCCESS, Cell, Scale
 from pcpg.reports.visits import read_visits
 from pcpg.runs.folder import RunFolder
 from pcpg.runs.metrics import read_metrics
 
-Record = dict[str, Any]
-
-
-Watch = Callable[[Mapping[str, Any]], AbstractContextManager[Observer | None]]
-"""From the configuration of a run to somebody who watches it."""
-
 
 def run_cell(cell: Cell, scale: Scale, out: Path, watch: Watch = lambda config: nullcontext()) -> Record | None:
     """The record of a cell: read if it is done, else trained from where it stopped; None if it was interrupted."""
-    path = out / "cells" / f"{cell.name}.json"
-    if path.exists():
-        record = json.loads(path.read_text())
-        _check_same(record, cell, path)
-        return record
-    config = RunConfig(
-        "CombinationLock-v0", cell.algo, cell.config, {"horizon": cell.horizon}, seed=cell.first_seed, seeds=cell.seeds
-    ).resolved()
-    run_path = out / "runs" / cell.name
-    folder = RunFolder.open(run_path) if (run_path / "config.json").exists() else start_run(config, run_path)
-    started = time.perf_counter()
-    with watch(folder.config) as observer:
-        trained = train_run(folder, observer=observer)
-    if not trained.finished:
-        return None
-    record = measure_run(folder, cell) | {
-        "command": cell.command(scale),
-        "seconds": _total_seconds(folder),
-        "seconds_of_last_process": time.perf_counter() - started,
-    }
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(record, allow_nan=False))
-    return record
+    options = {"horizon": cell.horizon}
+    config = RunConfig("CombinationLock-v0", cell.algo, cell.config, options, seed=cell.first_seed, seeds=cell.seeds)
+    shared = common.Cell(cell.name, config, cell.command(scale))
+    return common.run_once(shared, out, lambda folder: measure_run(folder, cell), watch)
 
 
 def measure_run(folder: RunFolder, cell: Cell) -> Record:
@@ -71,9 +40,6 @@ def measure_run(folder: RunFolder, cell: Cell) -> Record:
         "env_steps": run.summary["env_steps"],
         "policies": run.summary["policies"],
         "history": histories(folder, cell.horizon),
-        "device": device_kind(),
-        "commit": _commit(),
-        "time": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     }
     if cell.algo == "pcpg":
         visits = read_visits(folder, run.config.seed)
@@ -120,22 +86,3 @@ def _cells_of(folder: RunFolder, record: Record) -> np.ndarray | None:
     if "policies" in record:
         return folder.read_member(record["policies"] - 1)[f"{record['seed']}/.cells"]
     return None
-
-
-def _check_same(record: Record, cell: Cell, path: Path) -> None:
-    seeds = list(range(cell.first_seed, cell.first_seed + cell.seeds))
-    if record["seeds"] != seeds:
-        raise ValueError(f"{path} holds seeds {record['seeds']}, not {seeds}: choose another --out")
-
-
-def _total_seconds(folder: RunFolder) -> float:
-    return sum(record["seconds"] for record in read_metrics(folder.timings))
-
-
-def _commit() -> str | None:
-    """The commit of the source tree this package lies in; PCPG_COMMIT names it where git cannot."""
-    if named := os.environ.get("PCPG_COMMIT"):
-        return named
-    command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    return done.stdout.strip() or None

@@ -1,0 +1,115 @@
+"""What the experiments share: a cell is run once and kept as a JSON record that says where it came from."""
+
+import datetime
+import json
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from rich.console import Console
+
+from pcpg.agents.run_config import RunConfig
+from pcpg.agents.training import Observer, device_kind, start_run, train_run
+from pcpg.runs.folder import RunFolder
+from pcpg.runs.metrics import read_metrics
+
+Record = dict[str, Any]
+Scale = Literal["smoke", "laptop", "paper"]
+Measure = Callable[[RunFolder], Record]
+Watch = Callable[[Mapping[str, Any]], AbstractContextManager[Observer | None]]
+"""From the configuration of a run to somebody who watches it."""
+
+STOPPED = 130
+
+
+class Cell(NamedTuple):
+    """One curve of an experiment: what is run, under which name, and the command that makes it."""
+
+    name: str
+    config: RunConfig
+    command: str
+
+
+def run_once(cell: Cell, out: Path, measure: Measure, watch: Watch = lambda config: nullcontext()) -> Record | None:
+    """The record of a cell: read if it is done, else trained from where it stopped; None if it was interrupted."""
+    path = out / "cells" / f"{cell.name}.json"
+    if path.exists():
+        record = json.loads(path.read_text())
+        if record["seeds"] != cell.config.seed_list:
+            raise ValueError(f"{path} holds seeds {record['seeds']}, not {cell.config.seed_list}: choose another --out")
+        return record
+    run_path = out / "runs" / cell.name
+    is_begun = (run_path / "config.json").exists()
+    folder = RunFolder.open(run_path) if is_begun else start_run(cell.config.resolved(), run_path)
+    started = time.perf_counter()
+    with watch(folder.config) as observer:
+        trained = train_run(folder, observer=observer)
+    if not trained.finished:
+        return None
+    record = measure(folder) | {
+        "device": device_kind(),
+        "commit": commit(),
+        "time": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "command": cell.command,
+        "seconds": sum(row["seconds"] for row in read_metrics(folder.timings)),
+        "seconds_of_last_process": time.perf_counter() - started,
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(record, allow_nan=False))
+    return record
+
+
+def run_all(
+    algos: Iterable[str], make_cell: Callable[[str, int], Cell], measure: Measure, out: Path, console: Console
+) -> list[Record] | None:
+    """The records of all algorithms, the baselines with as many steps as PC-PG; None if interrupted."""
+    from pcpg.console import Display
+
+    records: list[Record] = []
+    for algo in algos:
+        budget = max((max(record["env_steps"]) for record in records if record["algo"].startswith("pcpg")), default=0)
+        cell = make_cell(algo, budget)
+        record = run_once(cell, out, measure, lambda config, name=cell.name: Display(console, name))
+        if record is None:
+            console.print("stopped; the same command goes on where it stopped", highlight=False)
+            return None
+        steps = f"{max(record['env_steps']):,} steps a seed, {record['seconds']:.0f} s"
+        console.print(f"{cell.name}: {steps}", highlight=False)
+        records.append(record)
+    return records
+
+
+def read_records(out: Path, order: tuple[str, ...]) -> list[Record]:
+    """The records of all cells that are done in a folder, by algorithm."""
+    records = [json.loads(path.read_text()) for path in sorted((out / "cells").glob("*.json"))]
+    return sorted(records, key=lambda record: order.index(record["algo"]))
+
+
+def histories(folder: RunFolder) -> dict[str, list[list[float]]]:
+    """By seed, a row a round: steps so far, mean return, share of the cells visited so far."""
+    rows: dict[str, list[list[float]]] = {}
+    for record in read_metrics(folder.metrics):
+        row = [record["env_steps"], record["return"], record["coverage"]]
+        rows.setdefault(str(record["seed"]), []).append(row)
+    return rows
+
+
+def value_at(rows: list[list[float]], grid: np.ndarray, column: int) -> np.ndarray:
+    """The newest value of a column of a history at each number of steps; NaN before the first row."""
+    steps, values = np.array([row[0] for row in rows]), np.array([row[column] for row in rows])
+    index = np.searchsorted(steps, grid, side="right") - 1
+    return np.where(index < 0, np.nan, values[np.maximum(index, 0)])
+
+
+def commit() -> str | None:
+    """The commit of the source tree, "-dirty" where tracked files differ; PCPG_COMMIT names it where git cannot."""
+    if named := os.environ.get("PCPG_COMMIT"):
+        return named
+    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--abbrev=40", "--dirty", "--exclude=*"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.stdout.strip() or None

@@ -1,0 +1,55 @@
+"""What is run for the mazes: constants alone.
+
+Reward-free, episodes of 200 steps. The score is the share of the maze's open cells that the newest policies have
+visited so far, in the counted episodes after each round; what a policy met only while it was trained does not count,
+for any algorithm. The baselines get as many environment steps as PC-PG, roll-ins counted.
+
+The scale `paper` has the paper's kernel (32 and 64 convolutions, 512 features) and 10M steps, with settings that
+reached 100% of the cells on one H200; `laptop` has smaller ones and 1M steps, for two cores.
+"""
+
+import dataclasses
+
+from pcpg.agents.config import AgentConfig, BaselineConfig, PCPGConfig, preset
+from pcpg.agents.run_config import RunConfig, from_plain
+from pcpg.experiments.common import Cell, Scale
+
+ENV = "Maze-v0"
+ALGOS = ("pcpg", "ppo-rnd", "ppo")
+SEEDS: dict[Scale, int] = {"smoke": 2, "laptop": 5, "paper": 5}
+SIZES: dict[Scale, int] = {"smoke": 6, "laptop": 20, "paper": 20}
+TENTHS = 10
+"""Parts of the budget at whose ends the algorithms are compared."""
+SMOKE = {"ppo": {"num_updates": 1, "num_episodes": 8}}
+"""Enough to go through every line, not to learn."""
+PAPER = {"ppo": {"num_updates": 15, "num_episodes": 128, "minibatch_size": 256, "hidden": (512,)}}
+PAPER_FEATURES = {"num_features": 512, "num_kernels": [32, 64]}
+PAPER_BUDGET = 10_000_000
+
+
+def make_cell(scale: Scale, algo: str, size: int, seeds: int, first_seed: int, budget: int) -> Cell:
+    """The run of one algorithm; `budget` is that of the baselines, 0 where PC-PG was not run."""
+    features = PAPER_FEATURES if scale == "paper" and algo == ALGOS[0] else {}
+    config = RunConfig(
+        ENV,
+        algo,
+        agent_config(scale, algo, budget),
+        {"size": size},
+        feature_options=features,
+        seed=first_seed,
+        seeds=seeds,
+    )
+    algos = algo if algo == ALGOS[0] or not budget else f"{ALGOS[0]} {algo}"
+    command = f"pcpg reproduce maze --scale {scale} --size {size} --algos {algos} --seeds {seeds} --seed {first_seed}"
+    return Cell(f"{algo}-size{size}", config, command)
+
+
+def agent_config(scale: Scale, algo: str, budget: int) -> AgentConfig:
+    """The settings of one algorithm: its preset, cut down for smoke and enlarged for paper."""
+    config = preset(ENV, algo)
+    change = {"smoke": SMOKE, "paper": PAPER}.get(scale, {})
+    if isinstance(config, BaselineConfig):
+        budget = budget or (PAPER_BUDGET if scale == "paper" else config.budget)
+        return from_plain(BaselineConfig, change, "config", dataclasses.replace(config, budget=budget))
+    explore = {"smoke": {"max_policies": 3}, "paper": {"num_groups": 32, "visit_episodes": 128}}.get(scale, {})
+    return from_plain(PCPGConfig, change | {"explore": explore}, "config", config)
