@@ -39,7 +39,7 @@ RIVER = {
     "R-max": (partial(RMax, scale=1e-14), 12_000),
     "UCRL2": (partial(UCRL2, scale=0.01), 30_000),
     "RLSVI": (partial(RLSVI, scale=0.003), 200_000),
-    "delayed Q-learning": (partial(DelayedQ, scale=2.5e-6, epsilon=3.0), 320_000),
+    "delayed Q-learning": (partial(DelayedQ, scale=2e-6, epsilon=3.0), 400_000),
     "aggregated Q-learning": (partial(AggregatedQ, scale=0.0005), 30_000),
     "OPPO": (partial(OPPO, scale=0.001, step=10.0), 24_000),
     "POMD": (partial(POMD, scale=0.001, step=10.0), 16_000),
