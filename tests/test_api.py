@@ -211,3 +211,18 @@ def test_a_partial_configuration_is_completed_by_the_preset() -> None:
     expected = dataclasses.replace(preset, explore=dataclasses.replace(preset.explore, ridge=1.0))
     assert config.agent == expected and config.env_options == {"length": 8, "horizon": 16}
     assert config.features == "identity" and config.feature_options == {"with_actions": False}
+
+
+def test_an_environment_with_a_preset_of_its_own_is_trained_with_it(monkeypatch):
+    class Started(Exception):
+        pass
+
+    def start(config, path):
+        raise Started(config)
+
+    monkeypatch.setattr("pcpg.api.start_run", start)
+    with pytest.raises(Started) as caught:
+        pcpg.train("MountainCarContinuous-v0", "pcpg-bonus")
+    config = caught.value.args[0]
+    assert config.features == "fourier"
+    assert config.agent.ppo.num_episodes == 32 and config.agent.explore.max_policies == 6

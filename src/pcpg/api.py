@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 from pcpg.agents.compile_cache import enable_compile_cache
-from pcpg.agents.config import PRESETS, BaselineConfig, PCPGConfig
+from pcpg.agents.config import PRESETS, BaselineConfig, PCPGConfig, preset
 from pcpg.agents.lanes import Program, default_lanes
 from pcpg.agents.run_config import ConfigError, RunConfig, check_choice, from_plain
 from pcpg.agents.snapshot import unpack_member
@@ -168,7 +168,7 @@ def train(
     of each round, `loggers` get every report that metrics.jsonl gets.
     """
     check_choice("algorithm", algo, PRESETS)
-    agent = from_plain(type(PRESETS[algo]), config or {}, "config", PRESETS[algo])
+    agent = from_plain(type(PRESETS[algo]), config or {}, "config", preset(str(env), algo))
     run_config = RunConfig(
         env=env,
         algo=algo,

@@ -225,24 +225,29 @@ MOUNTAIN_CAR_BONUS = PCPGConfig(
 """5 of 5 seeds above 90 over the environment's 999 steps, with less than 3M steps a seed."""
 
 MAZE_PPO = PPOConfig(
-    num_updates=5,
+    num_updates=4,
     num_episodes=32,
-    num_epochs=4,
+    num_epochs=3,
     minibatch_size=128,
     learning_rate=5e-4,
     clip_eps=0.1,
-    entropy_coef=0.01,
+    entropy_coef=0.1,  # with 0.03 the policies of the cover lost their entropy before the last cells were found
     max_grad_norm=0.5,
     hidden=(128,),
 )
-"""The paper's table for the maze (clip 0.1, gradient norm 0.5, minibatches of 128, learning rate 5e-4), smaller."""
+"""The paper's table for the maze (clip 0.1, gradient norm 0.5, minibatches of 128, 5e-4), smaller, for two cores."""
 
 MAZE_COVER = PCPGConfig(
     ppo=MAZE_PPO,
-    explore=ExploreConfig(max_policies=28, ridge=0.01, visit_episodes=16, num_groups=8),
+    # Images of one maze differ in one pixel, so their features do in little: with the prototype's ridge of 0.01 the
+    # bonus of a cell never seen is 1.1 times that of the others (measured, size 10), with this one 13 times.
+    explore=ExploreConfig(max_policies=16, ridge=1e-5, num_groups=8),
     exploit=ExploitConfig(num_rounds=0),
 )
-"""Every open cell of a maze of size 10 in minutes on two cores; reward-free, and no exploit phase without a goal."""
+"""Size 10: seed 1000 all of the open cells after 0.36M steps, seed 1001 95% after 1.2M, in 5 minutes on two cores.
+
+Not yet every cell in every seed, which is the target. Reward-free, and no exploit phase: a maze has no goal of its own.
+"""
 
 ENV_PRESETS: dict[tuple[str, str], AgentConfig] = {
     ("MountainCarContinuous-v0", "pcpg-bonus"): MOUNTAIN_CAR_BONUS,
@@ -251,13 +256,8 @@ ENV_PRESETS: dict[tuple[str, str], AgentConfig] = {
         ppo=dataclasses.replace(MOUNTAIN_CAR_PPO, learning_rate=1e-4), rnd=RNDConfig()
     ),
     ("Maze-v0", "pcpg"): MAZE_COVER,
-    ("Maze-v0", "ppo"): BaselineConfig(ppo=MAZE_PPO, visit_episodes=16, budget=1_000_000),
-    ("Maze-v0", "ppo-rnd"): BaselineConfig(
-        ppo=dataclasses.replace(MAZE_PPO, learning_rate=1e-3),
-        rnd=RNDConfig(normalise=True),
-        visit_episodes=16,
-        budget=1_000_000,
-    ),
+    ("Maze-v0", "ppo"): BaselineConfig(ppo=MAZE_PPO, budget=1_000_000),
+    ("Maze-v0", "ppo-rnd"): BaselineConfig(ppo=MAZE_PPO, rnd=RNDConfig(normalise=True), budget=1_000_000),
 }
 """Where an environment has a preset of its own; each states its claim above or is the paper's row for a baseline."""
 

@@ -20,7 +20,7 @@ class ReproduceMaze:
     """Mazes from pixels without reward: PC-PG, PPO+RND and PPO at equal environment steps."""
 
     scale: Scale = "laptop"
-    """smoke: size 6, 2 seeds, learns nothing; laptop: 1M steps for two cores; paper: 10M steps, for a GPU."""
+    """smoke: size 6, 2 seeds, learns nothing; laptop: 1.2M steps for two cores; paper: 10M, for a GPU."""
     algos: tuple[str, ...] = ALGOS
     """Which curves."""
     size: int = 0

@@ -4,8 +4,8 @@ Reward-free, episodes of 200 steps. The score is the share of the maze's open ce
 visited so far, in the counted episodes after each round; what a policy met only while it was trained does not count,
 for any algorithm. The baselines get as many environment steps as PC-PG, roll-ins counted.
 
-The scale `paper` has the paper's kernel (32 and 64 convolutions, 512 features) and 10M steps, with settings that
-reached 100% of the cells on one H200; `laptop` has smaller ones and 1M steps, for two cores.
+The scale `paper` has the paper's kernel (32 and 64 convolutions, 512 features) and 10M steps, for a GPU; `laptop` has
+smaller ones and 1.2M steps, for two cores. Neither has been run to its end yet.
 """
 
 import dataclasses
@@ -51,5 +51,8 @@ def agent_config(scale: Scale, algo: str, budget: int) -> AgentConfig:
     if isinstance(config, BaselineConfig):
         budget = budget or (PAPER_BUDGET if scale == "paper" else config.budget)
         return from_plain(BaselineConfig, change, "config", dataclasses.replace(config, budget=budget))
-    explore = {"smoke": {"max_policies": 3}, "paper": {"num_groups": 32, "visit_episodes": 128}}.get(scale, {})
+    explore = {
+        "smoke": {"max_policies": 3},
+        "paper": {"max_policies": 25, "num_groups": 32, "visit_episodes": 128},
+    }.get(scale, {})
     return from_plain(PCPGConfig, change | {"explore": explore}, "config", config)
