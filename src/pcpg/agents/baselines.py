@@ -10,7 +10,7 @@ from pcpg.agents.config import BaselineConfig, sized
 from pcpg.agents.improve import ImproveInputs, ImproveOutputs, Learner, Task, make_task
 from pcpg.agents.lanes import Program
 from pcpg.agents.rounds import after_round, check_updates, check_visits, plain
-from pcpg.agents.state import DONE, EXPLOIT, Report, SeedState, int32
+from pcpg.agents.state import DONE, EXPLOIT, Report, SeedState, int32, weights_rng
 from pcpg.agents.visit import VisitInputs, Visitor, Visits
 from pcpg.envs.protocol import Environment
 from pcpg.learning.rnd import init_rnd
@@ -46,7 +46,7 @@ class Baseline:
 
     def init(self, seed: int) -> SeedState:
         """A seed before its first round: a random policy."""
-        rng = np.random.default_rng([seed, 0])
+        rng = weights_rng(seed, 0)
         ppo, space = self.config.ppo, self.env.observation_space
         policy = init_actor_critic(rng, space, self.env.action_space, hidden=ppo.hidden, shared_body=ppo.shared_body)
         rnd = None if self.config.rnd is None else init_rnd(rng, space, ppo.hidden)

@@ -17,7 +17,7 @@ from pcpg.agents.explore import Covered, Parts, cover_step, explore_step
 from pcpg.agents.improve import CoverArrays, ImproveInputs, ImproveOutputs, Learner, Task, make_task
 from pcpg.agents.lanes import Program
 from pcpg.agents.rounds import after_round, check_updates, check_visits, plain
-from pcpg.agents.state import DONE, EXPLOIT, EXPLORE, Member, Report, SeedState, int32
+from pcpg.agents.state import DONE, EXPLOIT, EXPLORE, Member, Report, SeedState, int32, weights_rng
 from pcpg.agents.visit import VisitInputs, Visitor, Visits
 from pcpg.cover.bonus import whitening
 from pcpg.cover.cover import Cover, add_member, empty_cover, with_weights
@@ -83,7 +83,7 @@ class PCPG:
 
     def _fresh_policy(self, seed: int, stream: int) -> ActorCritic:
         return init_actor_critic(
-            np.random.default_rng([seed, stream]),
+            weights_rng(seed, stream),
             self.env.observation_space,
             self.env.action_space,
             hidden=self.config.ppo.hidden,

@@ -66,6 +66,11 @@ def int32(value: int) -> np.ndarray:
     return np.asarray(value, np.int32)
 
 
+def weights_rng(seed: int, stream: int) -> np.random.Generator:
+    """Draws initial weights: a stream apart from that of `env.instance(seed)`, which is `default_rng(seed)`."""
+    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(stream,)))
+
+
 class Member(NamedTuple):
     """What is kept of a policy that entered the cover; never changes again."""
 

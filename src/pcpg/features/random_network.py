@@ -18,6 +18,7 @@ from pcpg.envs.protocol import Environment
 from pcpg.envs.spaces import Image
 from pcpg.features.base import Array, FeatureMap, Inputs
 from pcpg.features.examples import Pairs, examples, fit_inputs
+from pcpg.policies.convolution import convolve
 
 HIGHEST = jax.lax.Precision.HIGHEST
 
@@ -40,13 +41,7 @@ class RandomConv(FeatureMap):
         del actions  # the paper's kernel for images looks at the state only
         x = observations.astype(jnp.float32) / 255.0
         for kernel in self.kernels:
-            # SAME: without padding a stride of 2 leaves the last rows and columns of some sizes unseen (of a
-            # 10 x 10 image, rows 7 to 9), and their states would have equal features.
-            layout = ("NHWC", "HWIO", "NHWC")
-            x = jax.lax.conv_general_dilated(
-                x, jnp.asarray(kernel), (2, 2), "SAME", dimension_numbers=layout, precision=HIGHEST
-            )
-            x = jax.nn.relu(x)
+            x = jax.nn.relu(convolve(x, jnp.asarray(kernel), HIGHEST))
         x = jnp.matmul(x.reshape(x.shape[0], -1), self.dense, precision=HIGHEST)
         return unit(x) / self.divisor
 

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from pcpg.envs.spaces import Discrete, Image, Space
+from pcpg.policies.convolution import convolve
 from pcpg.policies.distributions import num_outputs
 
 Array = jax.Array | np.ndarray
@@ -36,10 +37,7 @@ class Conv(eqx.Module):
     bias: Array  # [outputs]
 
     def __call__(self, x: jax.Array) -> jax.Array:
-        out = jax.lax.conv_general_dilated(
-            x, jnp.asarray(self.weight), (2, 2), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
-        )
-        return out + self.bias
+        return convolve(x, jnp.asarray(self.weight)) + self.bias
 
 
 class Body(eqx.Module):
