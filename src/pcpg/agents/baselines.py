@@ -4,8 +4,6 @@ import dataclasses
 import functools
 from collections.abc import Sequence
 
-import numpy as np
-
 from pcpg.agents.config import BaselineConfig, sized
 from pcpg.agents.improve import ImproveInputs, ImproveOutputs, Learner, Task, make_task
 from pcpg.agents.lanes import Program
