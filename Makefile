@@ -10,13 +10,17 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 PEERS_VENV := benchmarks/.venv-peers
 PEERS_INSTALLED := $(PEERS_VENV)/.installed
+REJAX_VENV := benchmarks/.venv-rejax
+REJAX_INSTALLED := $(REJAX_VENV)/.installed
+RLBERRY_VENV := benchmarks/.venv-rlberry
+RLBERRY_INSTALLED := $(RLBERRY_VENV)/.installed
 LOCK_VENV := .cache/lock
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint bench peers lock clean
+.PHONY: help install demo test lint bench peers agreement lock clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 install: $(INSTALLED) ## make .venv with the locked packages and this one, editable
 
@@ -29,9 +33,10 @@ $(INSTALLED): requirements.lock pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
-demo: $(INSTALLED) ## solve a combination lock with PC-PG, four seeds, into runs/demo
+demo: $(INSTALLED) ## solve a combination lock with PC-PG, four seeds, into runs/demo with its report.html
 	rm -rf runs/demo
 	$(BIN)/pcpg train CombinationLock-v0 --env.horizon 5 --algo pcpg --seeds 4 --out runs/demo
+	$(BIN)/pcpg report runs/demo
 
 lint: $(INSTALLED) ## ruff and basedpyright
 	$(BIN)/ruff check .
@@ -46,14 +51,27 @@ test: lint ## lint, then all tests that need no accelerator; PYTEST_FLAGS are pa
 	@mkdir -p .cache && mkdir -p -m 700 .cache/jax
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m "not gpu" $(PYTEST_FLAGS)
 
-bench: $(INSTALLED) $(if $(filter 1,$(PEERS)),$(PEERS_INSTALLED)) ## speed beside the peers'; PEERS=0 leaves them out
+bench: $(INSTALLED) $(if $(filter 1,$(PEERS)),$(PEERS_INSTALLED) $(REJAX_INSTALLED)) ## speed beside the peers'; PEERS=0 leaves them out
 	$(BIN)/python benchmarks/run.py
 
-peers: $(PEERS_INSTALLED) ## make the peers' own environment
+peers: $(PEERS_INSTALLED) $(REJAX_INSTALLED) ## make the peers' own environments
 
 $(PEERS_INSTALLED): benchmarks/peers/requirements.txt
 	@test -x $(PEERS_VENV)/bin/python || $(PYTHON) -m venv $(PEERS_VENV)
 	$(PEERS_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	@touch $@
+
+$(REJAX_INSTALLED): benchmarks/peers/requirements-rejax.txt
+	@test -x $(REJAX_VENV)/bin/python || $(PYTHON) -m venv $(REJAX_VENV)
+	$(REJAX_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	@touch $@
+
+agreement: $(INSTALLED) $(RLBERRY_INSTALLED) ## regret of three learners beside rlberry's, into benchmarks/results
+	$(BIN)/python benchmarks/agreement.py
+
+$(RLBERRY_INSTALLED): benchmarks/peers/requirements-rlberry.txt
+	@test -x $(RLBERRY_VENV)/bin/python || $(PYTHON) -m venv $(RLBERRY_VENV)
+	$(RLBERRY_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
 	@touch $@
 
 lock: ## resolve requirements.lock anew where pyproject.toml asks for it; LOCK_FLAGS=--upgrade for the newest
@@ -64,5 +82,5 @@ lock: ## resolve requirements.lock anew where pyproject.toml asks for it; LOCK_F
 	  --output-file requirements.lock $(LOCK_FLAGS)
 
 clean: ## remove environments and caches; runs/ and results/ stay
-	rm -rf $(VENV) $(PEERS_VENV) .cache build dist .hypothesis .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(PEERS_VENV) $(REJAX_VENV) $(RLBERRY_VENV) .cache build dist .hypothesis .pytest_cache .ruff_cache
 	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,4 +1,5 @@
-"""Speed on the lock beside the peers', and of the design step: prints a table, writes results/lock.json.
+"""Speed on the lock and on MountainCar beside the peers', and of the design step: prints tables, writes
+results/lock.json.
 
     python benchmarks/run.py
 
@@ -21,12 +22,15 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
-from settings import HORIZON, SETTINGS, Setting
+from settings import HORIZON, HOST, HOST_ENV, HOST_ENVS, HOST_STEPS, MOUNTAIN_CAR, SETTINGS, MountainCarSetting, Setting
 
 from pcpg.runs.documents import versions
 
 HERE = Path(__file__).resolve().parent
 PEERS_PYTHON = HERE / ".venv-peers" / "bin" / "python"
+REJAX_PYTHON = HERE / ".venv-rejax" / "bin" / "python"
+MANY_UPDATES = 100
+"""Of a training whose time, compilation included, is compared with rejax's."""
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -48,9 +52,10 @@ def part_in_a_process(part: str, cores: int) -> dict[str, Any]:
     return last_line([sys.executable, str(HERE / "part.py"), part, str(cores)])
 
 
-def sb3_in_a_process(setting: Setting, seconds: float) -> dict[str, Any]:
+def sb3_in_a_process(setting: Setting, seconds: float, env: str = "lock") -> dict[str, Any]:
     """Stable-Baselines3's PPO at one setting, in the peers' environment."""
     options = {
+        "--env": env,
         "--horizon": HORIZON,
         "--batch-size": setting.batch_size,
         "--num-epochs": setting.num_epochs,
@@ -58,6 +63,14 @@ def sb3_in_a_process(setting: Setting, seconds: float) -> dict[str, Any]:
     }
     script = HERE / "peers" / "sb3_ppo.py"
     return last_line([str(PEERS_PYTHON), str(script), *(str(word) for item in options.items() for word in item)])
+
+
+def rejax_in_a_process(setting: MountainCarSetting, seconds: float) -> dict[str, Any]:
+    """rejax's PPO at one setting, in its own environment."""
+    options = {f"--{name.replace('_', '-')}": value for name, value in setting._asdict().items()}
+    words = [str(word) for item in (options | {"--seconds": seconds}).items() for word in item]
+    row = last_line([str(REJAX_PYTHON), str(HERE / "peers" / "rejax_ppo.py"), *words])
+    return row | {"updates_per_second": row["steps_per_second"] / (setting.num_envs * setting.num_steps)}
 
 
 def usable_cores() -> int:
@@ -118,6 +131,19 @@ def measure_all(console: Console, seconds: float) -> dict[str, Any]:
             results["sb3"][setting.name] = sb3_in_a_process(setting, seconds)
     else:
         results["notes"].append("the peers were not measured: `make peers` makes their environment")
+    console.print("pcpg on MountainCarContinuous ...")
+    results["mountain_car"] = {"ours": part_in_a_process("mountain_car", 1), "rejax": {}}
+    if REJAX_PYTHON.exists():
+        for setting in MOUNTAIN_CAR:
+            console.print(f"rejax, {setting.name} ...")
+            results["mountain_car"]["rejax"][setting.name] = rejax_in_a_process(setting, seconds)
+    else:
+        results["notes"].append("rejax was not measured: `make peers` makes its environment")
+    console.print(f"pcpg on Gymnasium's {HOST_ENV} ...")
+    results["host"] = {"ours": part_in_a_process("host", 1), "sb3": {}}
+    for setting in HOST if PEERS_PYTHON.exists() else ():
+        console.print(f"Stable-Baselines3 on it, {setting.name} ...")
+        results["host"]["sb3"][setting.name] = sb3_in_a_process(setting, seconds, HOST_ENV)
     console.print("the design step ...")
     results["design"] = part_in_a_process("design", 1)
     return results
@@ -139,6 +165,43 @@ def speed_table(results: dict[str, Any]) -> Table:
         table.add_row(setting.name, *(f"{rate:,.0f}" if rate else "-" for rate in [*ours, peer]), ratio)
     ours = [results["ours"].get(count, {}).get("pcpg", {}).get("steps_per_second") for count in counts]
     table.add_row("PC-PG, its own settings", *(f"{rate:,.0f}" if rate else "-" for rate in ours), "-", "-")
+    return table
+
+
+def mountain_car_table(results: dict[str, Any]) -> Table:
+    """PPO beside rejax's on one core: ours / rejax's / their ratio, compilation apart and included."""
+    table = Table("setting", title="PPO on MountainCarContinuous, 64x64, 10 epochs of 32 minibatches, 1 core")
+    columns = ("updates/s", "steps/s", "compilation, s", f"{MANY_UPDATES} updates with it, s")
+    for name in columns:
+        table.add_column(f"{name}: pcpg / rejax", justify="right")
+    for name, row in results["mountain_car"]["ours"].items():
+        sides = [row, results["mountain_car"]["rejax"].get(name)]
+        table.add_row(name, *(_beside([values[column] for values in map(_costs, sides)]) for column in range(4)))
+    return table
+
+
+def _costs(row: dict[str, Any] | None) -> list[float | None]:
+    """Updates and steps per second, seconds of compilation, and of many updates with it."""
+    if row is None:
+        return [None] * 4
+    rate, compilation = row["updates_per_second"], row["compile_seconds"]
+    return [rate, row["steps_per_second"], compilation, compilation + MANY_UPDATES / rate]
+
+
+def _beside(values: list[float | None]) -> str:
+    return " / ".join("-" if value is None else f"{value:,.{0 if value > 100 else 1}f}" for value in values)
+
+
+def host_table(results: dict[str, Any]) -> Table:
+    """Steps per second on an environment of Gymnasium's, stepped on the host, and the ratio."""
+    title = f"Environment steps per second, {HOST_ENV}, {HOST_ENVS} x {HOST_STEPS} steps an update, 1 core"
+    table = Table("setting", title=title)
+    for name in ("pcpg", "SB3 PPO", "ratio"):
+        table.add_column(name, justify="right")
+    for setting in HOST:
+        sides = [results["host"][side].get(setting.name, {}).get("steps_per_second") for side in ("ours", "sb3")]
+        ratio = f"{sides[0] / sides[1]:.1f}" if all(sides) else "-"
+        table.add_row(setting.name, *(f"{rate:,.0f}" if rate else "-" for rate in sides), ratio)
     return table
 
 
@@ -171,6 +234,8 @@ def main() -> None:
     console = Console()
     results = measure_all(console, arguments.seconds)
     console.print(speed_table(results))
+    console.print(mountain_car_table(results))
+    console.print(host_table(results))
     console.print(cost_table(results))
     console.print(design_table(results))
     for note in results["notes"]:

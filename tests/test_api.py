@@ -79,6 +79,30 @@ def test_a_policy_acts(run: pcpg.Run) -> None:
         run.policy.act([0, 0, 0])
 
 
+def test_without_a_seed_a_policy_draws_anew_at_each_call(run: pcpg.Run) -> None:
+    observation = np.zeros(run.env.observation_space.shape)
+    first, again = (
+        [int(policy.act(observation)) for _ in range(200)]
+        for policy in (pcpg.load(run.path).policy, pcpg.load(run.path).policy)
+    )
+    assert len(set(first)) > 3
+    assert first == again, "the stream of a policy that was loaded anew begins again"
+    outputs = np.asarray(run.policy.network.outputs(observation[None].astype(np.float32)))[0]
+    likeliest = int(np.argmax(outputs))
+    share = float(np.exp(outputs[likeliest]) / np.exp(outputs).sum())
+    assert np.mean(np.array(first) == likeliest) == pytest.approx(share, abs=4 * (share * (1 - share) / 200) ** 0.5)
+
+
+def test_a_run_gives_the_best_policies_and_those_of_its_covers(run: pcpg.Run) -> None:
+    assert len(run.best_policies) == 2 and len(run.cover_policies()) == 8
+    observation = np.zeros(run.env.observation_space.shape)
+    member = run.cover_policies(6)[2]
+    np.testing.assert_array_equal(member.network.actor_head.bias, run.covers[1].member(2).actor_head.bias)
+    assert run.env.action_space.contains(int(member.act(observation)))
+    with pytest.raises(ConfigError, match="the run has seeds 5 to 6, got 7"):
+        run.cover_policies(7)
+
+
 def test_a_member_of_the_cover_is_a_policy(run: pcpg.Run) -> None:
     member = run.cover.member(3)
     assert jax.tree.structure(member) == jax.tree.structure(run.policy.network)

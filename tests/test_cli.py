@@ -173,7 +173,7 @@ def test_the_help_names_every_command(cli: Cli, arguments: tuple[str, ...]) -> N
     assert max(len(line) for line in answer.out.splitlines()) <= 100
 
 
-@pytest.mark.parametrize("command", ["resume", "evaluate", "show", "envs"])
+@pytest.mark.parametrize("command", ["resume", "evaluate", "show", "report", "video", "export", "envs"])
 def test_every_command_has_a_help(cli: Cli, command: str) -> None:
     answer = cli(command, "--help")
     assert answer.code == 0

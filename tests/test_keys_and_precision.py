@@ -6,13 +6,15 @@ import jax
 import numpy as np
 import pytest
 
-from pcpg.agents import baselines as baselines_module
-from pcpg.agents import pcpg as pcpg_module
+from pcpg.agents import collector
 from pcpg.agents.baselines import Baseline
 from pcpg.agents.config import BaselineConfig, ExploitConfig, ExploreConfig, PCPGConfig, PPOConfig
+from pcpg.agents.exploit import Exploiter
 from pcpg.agents.pcpg import PCPG
 from pcpg.agents.state import DONE
+from pcpg.cover.cover import add_member, with_weights
 from pcpg.envs import probes
+from pcpg.envs.given_reward import GivenReward
 from pcpg.envs.lock import CombinationLock
 from pcpg.features import make_features
 from pcpg.learning.rnd import RNDConfig
@@ -32,7 +34,16 @@ def pcpg(env=LOCK, **changes):
     return PCPG(env, make_features("identity", env, 0), config, lanes=1)
 
 
+def exploiter():
+    fresh = pcpg().init(0)
+    cover = add_member(fresh.cover, fresh.policy, np.eye(fresh.cover.sigmas.shape[-1]))
+    config = PCPGConfig(TINY, ExploreConfig(num_groups=8, visit_episodes=32), ExploitConfig(num_rounds=1))
+    reward = GivenReward(LOCK, lambda observation, action, following: following.sum() - action)
+    return Exploiter(reward, config, {0: with_weights(cover, np.ones(1))}, lanes=1)
+
+
 AGENTS = {
+    "exploit, a reward given": exploiter,
     "pcpg": pcpg,
     "pcpg-bonus": lambda: pcpg(reward_coef=1.0),
     "ppo": lambda: baseline(LOCK),
@@ -45,7 +56,7 @@ AGENTS = {
 class Tracer:
     """Stands in for `Program`: traces, which is when keys and types are checked, and answers with ones of the shape."""
 
-    def __init__(self, function, lanes):
+    def __init__(self, function, lanes, axes=0):
         self.function = function
         self.types = []
 
@@ -66,8 +77,7 @@ def train(agent):
 
 def traced(name, monkeypatch):
     """The agent after a whole run in which every program was traced and none compiled."""
-    for module in (pcpg_module, baselines_module):
-        monkeypatch.setattr(module, "Program", Tracer)
+    monkeypatch.setattr(collector, "Program", Tracer)
     agent = AGENTS[name]()
     train(agent)
     return agent

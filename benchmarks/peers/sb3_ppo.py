@@ -1,4 +1,4 @@
-"""Environment steps per second of Stable-Baselines3's PPO on the lock, updates included, on one core.
+"""Environment steps per second of Stable-Baselines3's PPO, updates included, on one core: on the lock, or Gymnasium's.
 
 Runs in the peers' own environment and prints one line of JSON:
 
@@ -25,6 +25,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv
 def parse_arguments() -> argparse.Namespace:
     """The setting to measure, from the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--env", default="lock", help="the lock, or the id of an environment of Gymnasium's")
     parser.add_argument("--horizon", type=int, default=10, help="levels of the lock")
     parser.add_argument("--num-envs", type=int, default=8, help="environments stepped one after the other")
     parser.add_argument("--num-steps", type=int, default=256, help="steps of each environment per update")
@@ -45,9 +46,14 @@ def pin_to_one_core(core: int | None) -> int | None:
     return chosen
 
 
+def make_env(arguments: argparse.Namespace) -> gymnasium.Env:
+    """The environment to measure on."""
+    return NumpyLock(arguments.horizon) if arguments.env == "lock" else gymnasium.make(arguments.env)
+
+
 def make_agent(arguments: argparse.Namespace) -> PPO:
     """PPO with two layers of 64 ReLU units each for the policy and for the value."""
-    envs = DummyVecEnv([lambda: NumpyLock(arguments.horizon) for _ in range(arguments.num_envs)])
+    envs = DummyVecEnv([lambda: make_env(arguments) for _ in range(arguments.num_envs)])
     return PPO(
         "MlpPolicy",
         envs,

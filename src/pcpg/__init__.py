@@ -4,7 +4,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pcpg.api import Evaluation, Policy, Run, load, resume, train
+    from pcpg.api import Evaluation, Policy, Run, exploit, load, resume, train
     from pcpg.cover.cover import Cover
     from pcpg.cover.design import Design, d_optimal
     from pcpg.envs import Environment, check_environment, make, register
@@ -20,6 +20,7 @@ __all__ = [
     "Run",
     "check_environment",
     "d_optimal",
+    "exploit",
     "load",
     "make",
     "register",
@@ -29,7 +30,7 @@ __all__ = [
 
 # Loaded at their first use: JAX takes seconds to import, and `pcpg --help` or a typing error need none of it.
 _HOMES = {
-    "pcpg.api": ("Evaluation", "Policy", "Run", "load", "resume", "train"),
+    "pcpg.api": ("Evaluation", "Policy", "Run", "exploit", "load", "resume", "train"),
     "pcpg.cover.cover": ("Cover",),
     "pcpg.cover.design": ("Design", "d_optimal"),
     "pcpg.envs": ("Environment", "check_environment", "make", "register"),

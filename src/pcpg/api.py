@@ -5,30 +5,37 @@ import functools
 import os
 import tempfile
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 
+from pcpg.agents.collector import visit_program
 from pcpg.agents.compile_cache import enable_compile_cache
-from pcpg.agents.config import PRESETS, BaselineConfig, PCPGConfig, preset
-from pcpg.agents.lanes import Program, default_lanes
+from pcpg.agents.config import PRESETS, PCPGConfig, preset
+from pcpg.agents.covers import covers_of, policy_template
+from pcpg.agents.exploit_config import exploit_config, exploit_defaults, make_run_env
+from pcpg.agents.lanes import default_lanes
 from pcpg.agents.run_config import ConfigError, RunConfig, check_choice, from_plain
-from pcpg.agents.snapshot import unpack_member
+from pcpg.agents.saved_features import read_features
 from pcpg.agents.state import NonFinite
 from pcpg.agents.training import Observer, start_run, train_run
 from pcpg.agents.visit import VisitInputs, Visitor
-from pcpg.cover.cover import Cover, add_member, empty_cover, with_weights
+from pcpg.cover.cover import Cover
 from pcpg.cover.design import Design, d_optimal
+from pcpg.envs.given_reward import Reward
+from pcpg.envs.host import HostEnvironment
+from pcpg.envs.outside.names import is_own_function, register_function
 from pcpg.envs.protocol import Environment
-from pcpg.policies.distributions import for_space
-from pcpg.policies.networks import ActorCritic, init_actor_critic
-from pcpg.runs import checkpoints
+from pcpg.envs.spaces import Box
+from pcpg.features.base import FeatureMap
+from pcpg.features.own import Phi, is_own_features, register_features
+from pcpg.policies.host import Actor, choose, draw
+from pcpg.policies.networks import ActorCritic
 from pcpg.runs.arrays import read_arrays, unflatten
-from pcpg.runs.errors import NotARun
 from pcpg.runs.folder import RunFolder
+from pcpg.runs.loggers import check_loggers
 from pcpg.runs.metrics import Logger
 
 
@@ -47,15 +54,29 @@ class Policy:
     network: ActorCritic
     env: Environment
 
-    def act(self, observation: Any, *, greedy: bool = False, seed: int = 0) -> np.ndarray:
-        """An action for one observation: the likeliest, or a sample fixed by `seed`."""
-        space = self.env.observation_space
-        if np.shape(observation) != space.shape:
-            raise ConfigError(f"an observation must have shape {space.shape}, got {np.shape(observation)}")
-        distribution = for_space(self.env.action_space)
-        outputs = self.network.outputs(np.asarray(observation, space.dtype)[None])
-        chosen = distribution.mode(outputs) if greedy else distribution.sample(jax.random.key(seed), outputs)
-        return np.asarray(distribution.to_env(chosen))[0]
+    def act(self, observation: Any, *, greedy: bool = False, seed: int | None = None) -> Any:
+        """An action for one observation, as the environment takes it: the likeliest, or a sample.
+
+        With a `seed` the sample is a function of it; without, each call draws anew from the policy's own stream.
+        """
+        seen_space, space = self.env.observation_space, self.env.action_space
+        seen = self.env.encode(observation) if isinstance(self.env, HostEnvironment) else observation
+        if np.shape(seen) != seen_space.shape:
+            raise ConfigError(f"an observation must have shape {seen_space.shape}, got {np.shape(seen)}")
+        rng = self._rng if seed is None else np.random.default_rng(seed)
+        outputs = self._actor(np.asarray(seen, seen_space.dtype)[None])
+        action = choose(space, outputs, draw(rng, space, 1, 1).noise[0], greedy=greedy)[0]
+        if isinstance(self.env, HostEnvironment):
+            return self.env.decode(action)
+        return np.clip(action, space.low, space.high) if isinstance(space, Box) else action
+
+    @functools.cached_property
+    def _actor(self) -> Actor:
+        return Actor(self.network)
+
+    @functools.cached_property
+    def _rng(self) -> np.random.Generator:
+        return np.random.default_rng(0)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,10 +100,10 @@ class Evaluation:
 class Run:
     """A finished run; `policy` and `cover` are those of its first seed, `policies` and `covers` of all."""
 
-    def __init__(self, folder: RunFolder) -> None:
+    def __init__(self, folder: RunFolder, reward: Reward | None = None) -> None:
         self.folder = folder
         self.config = RunConfig.from_json(folder.config)
-        self.env = self.config.make_env()
+        self.env = make_run_env(self.config, reward)
         self.summary = folder.read_summary()
 
     @property
@@ -99,13 +120,35 @@ class Run:
         return self.policies[0]
 
     @functools.cached_property
+    def best_policies(self) -> list[Policy]:
+        """The best policy of each seed, by its evaluations in training."""
+        return self._policies("best")
+
+    def cover_policies(self, seed: int | None = None) -> list[Policy]:
+        """The policies of a seed's cover (by default the first seed's), in the order of its weights."""
+        self.check_seed(seed)
+        cover = self.covers[0 if seed is None else self.config.seed_list.index(seed)]
+        return [Policy(cover.member(index), self.env) for index in range(int(cover.size))]
+
+    def check_seed(self, seed: int | None) -> None:
+        """Refuse a seed that the run does not have."""
+        seeds = self.config.seed_list
+        if seed is not None and seed not in seeds:
+            raise ConfigError(f"the run has seeds {seeds[0]} to {seeds[-1]}, got {seed}")
+
+    @functools.cached_property
     def covers(self) -> list[Cover[ActorCritic]]:
         """The cover of each seed."""
-        return [cover_of(self.folder, self.config, seed) for seed in self.config.seed_list]
+        return covers_of(self.folder, self.config, self.config.seed_list)
 
     @property
     def cover(self) -> Cover[ActorCritic]:
         return self.covers[0]
+
+    @functools.cached_property
+    def features(self) -> FeatureMap:
+        """The feature map with which the cover was made, as it was saved."""
+        return read_features(self.folder, self.config.make_features(self.env))
 
     @property
     def design(self) -> Design:
@@ -119,9 +162,9 @@ class Run:
         if not isinstance(episodes, int) or episodes < 1:
             raise ConfigError(f"episodes must be an integer of at least 1, got {episodes!r}")
         enable_compile_cache()
-        policies = self._policies("best") if best else self.policies
+        policies = self.best_policies if best else self.policies
         env = self.env.evaluation_env
-        program = Program(Visitor(env, episodes, greedy).visit, self.config.lanes or default_lanes())
+        program = visit_program(Visitor(env, episodes, greedy), self.config.lanes or default_lanes())
         visits = program(
             [
                 VisitInputs(np.uint32(seed), np.int32(EVALUATION_ROUND), env.instance(seed), policy.network, None)
@@ -145,36 +188,45 @@ class Run:
         return policies
 
 
+EnvFn = Callable[..., Any]
+"""Makes a gymnasium.Env, or a gymnasium.vector.VectorEnv."""
+
+
 def train(
-    env: str,
+    env: str | EnvFn,
     algo: str = "pcpg",
     *,
     seeds: int = 1,
     seed: int = 0,
     out: str | os.PathLike[str] | None = None,
-    features: str = "auto",
+    features: str | Phi = "auto",
     feature_options: Mapping[str, Any] | None = None,
     config: Mapping[str, Any] | None = None,
     feature_seed: int = 0,
     lanes: int = 0,
     observer: Observer | None = None,
-    loggers: tuple[Logger, ...] = (),
+    loggers: Iterable[Logger | str] = (),
     **env_options: Any,
 ) -> Run:
     """Train `algo` on an environment and give back the finished run.
 
+    `env` is the id of an environment of the library, of one of Gymnasium's as in "gymnasium:FrozenLake-v1", or a
+    function that makes a Gymnasium environment, or a vector of them; `features` a name, or a function
+    phi(observation, action). A run folder holds no code: `load` and `resume` need such functions again.
     `config` overrides entries of the algorithm's preset, as in `{"explore": {"bonus_coef": 2.0}}`; `env_options` are
     the environment's own, as in `horizon=5`. Without `out` the run lies in a new temporary folder. `observer` is told
-    of each round, `loggers` get every report that metrics.jsonl gets.
+    of each round, `loggers` get every report that metrics.jsonl gets; "tensorboard" and "wandb" can be named.
     """
+    check_loggers(loggers)
     check_choice("algorithm", algo, PRESETS)
-    agent = from_plain(type(PRESETS[algo]), config or {}, "config", preset(str(env), algo))
+    env_id = env if isinstance(env, str) else register_function(env)
+    agent = from_plain(type(PRESETS[algo]), config or {}, "config", preset(env_id, algo))
     run_config = RunConfig(
-        env=env,
+        env=env_id,
         algo=algo,
         agent=agent,
         env_options=env_options,
-        features=features,
+        features=features if isinstance(features, str) else register_features(features),
         feature_options=dict(feature_options or {}),
         seed=seed,
         seeds=seeds,
@@ -185,54 +237,88 @@ def train(
     return _train(start_run(run_config, path), observer, loggers)
 
 
-def load(path: str | os.PathLike[str]) -> Run:
+def exploit(
+    run: Run | str | os.PathLike[str],
+    *,
+    reward: Reward | None = None,
+    seeds: int | None = None,
+    seed: int | None = None,
+    out: str | os.PathLike[str] | None = None,
+    config: Mapping[str, Any] | None = None,
+    lanes: int = 0,
+    observer: Observer | None = None,
+    loggers: Iterable[Logger | str] = (),
+    **env_options: Any,
+) -> Run:
+    """Train policies on the covers of a finished run, for a reward of now, and give back the new run.
+
+    The reward is the environment's own, changed by `env_options` where it has such (`goal=(3, 7)` of a maze), or
+    `reward(observation, action)` or `reward(observation, action, next_observation)`, a function that JAX can compile.
+    A run folder holds no code: `load` and `resume` need that function again. `config` overrides settings, as in
+    `{"exploit": {"num_rounds": 20}}`; seeds are those of the run, unless given.
+    """
+    check_loggers(loggers)
+    folder = run.folder if isinstance(run, Run) else RunFolder.open(Path(run))
+    defaults = exploit_defaults(folder)
+    run_config = exploit_config(
+        defaults,
+        agent=from_plain(PCPGConfig, config or {}, "config", defaults.agent),
+        env_options=env_options,
+        seed=seed,
+        seeds=seeds,
+        lanes=lanes,
+        reward=reward,
+    )
+    path = Path(tempfile.mkdtemp(prefix="pcpg-")) / "run" if out is None else Path(out)
+    return _train(start_run(run_config, path, reward), observer, loggers, reward)
+
+
+def load(
+    path: str | os.PathLike[str],
+    *,
+    reward: Reward | None = None,
+    env_fn: EnvFn | None = None,
+    features: Phi | None = None,
+) -> Run:
     """The finished run in a folder; nothing in a run folder can execute code."""
-    return Run(RunFolder.open(Path(path)))
+    return Run(_open(path, env_fn, features), reward)
 
 
-def resume(path: str | os.PathLike[str], *, observer: Observer | None = None, loggers: tuple[Logger, ...] = ()) -> Run:
+def resume(
+    path: str | os.PathLike[str],
+    *,
+    reward: Reward | None = None,
+    env_fn: EnvFn | None = None,
+    features: Phi | None = None,
+    observer: Observer | None = None,
+    loggers: Iterable[Logger | str] = (),
+) -> Run:
     """Train an interrupted run to its end: the same result as if it had never been interrupted."""
-    return _train(RunFolder.open(Path(path)), observer, loggers)
+    return _train(_open(path, env_fn, features), observer, loggers, reward)
 
 
-def _train(folder: RunFolder, observer: Observer | None, loggers: tuple[Logger, ...]) -> Run:
+def _open(path: str | os.PathLike[str], env_fn: EnvFn | None, features: Phi | None) -> RunFolder:
+    """A run folder, the functions that its run was given known under their names."""
+    folder = RunFolder.open(Path(path))
+    if env_fn is not None:
+        if not is_own_function(folder.config["env"]):
+            raise ConfigError(f"{folder.path} was trained on {folder.config['env']}, not on a function's environment")
+        register_function(env_fn, folder.config["env"])
+    if features is not None:
+        if not is_own_features(folder.config["features"]):
+            raise ConfigError(f"{folder.path} was trained with {folder.config['features']} features, not a function's")
+        register_features(features, folder.config["features"])
+    return folder
+
+
+def _train(
+    folder: RunFolder, observer: Observer | None, loggers: Iterable[Logger | str], reward: Reward | None = None
+) -> Run:
     def notice(text: str) -> None:
         warnings.warn(text, RunWarning, stacklevel=2)
 
     # Python's own way: the notices are warnings, and Ctrl-C is a KeyboardInterrupt, after the checkpoint.
-    trained = train_run(folder, observer=observer, loggers=loggers, notice=notice)
+    trained = train_run(folder, observer=observer, loggers=loggers, notice=notice, reward=reward)
     if not trained.finished:
         raise KeyboardInterrupt(f"training stopped; pcpg.resume({str(folder.path)!r}) goes on")
-    return load(folder.path)
-
-
-def policy_template(config: RunConfig, env: Environment) -> ActorCritic:
-    """A policy of the shape that the run trains."""
-    ppo = config.agent.ppo
-    return init_actor_critic(
-        np.random.default_rng(0),
-        env.observation_space,
-        env.action_space,
-        hidden=ppo.hidden,
-        shared_body=ppo.shared_body,
-    )
-
-
-def cover_of(folder: RunFolder, config: RunConfig, seed: int) -> Cover[ActorCritic]:
-    """The cover of one seed as of the last checkpoint."""
-    checkpoint = checkpoints.load_latest(folder.checkpoints)
-    name = f"{seed}/.cover"
-    if isinstance(config.agent, BaselineConfig):
-        raise NotARun(f"{folder.path} holds no cover: {config.algo} keeps none")
-    size = 0 if checkpoint is None else int(checkpoint.arrays[f"{name}.size"])
-    if checkpoint is None or size == 0:
-        raise NotARun(f"{folder.path}: the cover of seed {seed} has no member yet")
-    like = policy_template(config, config.make_env())
-    members = [
-        unpack_member(seed, like, folder.read_member(index, sha256))
-        for index, sha256 in enumerate(checkpoint.state["members"][:size])
-    ]
-    cover = empty_cover(like, members[0].sigma.shape[0], size)
-    for member in members:
-        cover = add_member(cover, member.policy, member.sigma)
-    return with_weights(cover, checkpoint.arrays[f"{name}.weights"][:size])
+    return load(folder.path, reward=reward)

@@ -21,6 +21,12 @@ Flag = tyro.conf.FlagCreatePairsOff[bool]
 JsonFlag = Annotated[Flag, tyro.conf.arg(help="One JSON object on stdout, everything else on stderr.")]
 
 
+LogFlag = Annotated[
+    tuple[Literal["tensorboard", "wandb"], ...],
+    tyro.conf.arg(help="Log to these as well as to metrics.jsonl; each is an extra of the package."),
+]
+
+
 class Mistake(Exception):
     """Something in a command that cannot be done; the message says what was expected."""
 
@@ -52,6 +58,7 @@ class TrainFlags:
     """JSON file with settings, or the config.json of a run; flags override its entries."""
     lanes: int = 0
     """Width of the program over seeds; 0 chooses by the device."""
+    log: LogFlag = ()
     json: JsonFlag = False
 
 
@@ -69,7 +76,7 @@ def read_train_flags(arguments: list[str], notice: Callable[[str], None]) -> tup
         env=given.env,
         algo=given.algo,
         agent=flags.agent,
-        env_options={field.name: getattr(flags.env, field.name) for field in dataclasses.fields(flags.env)},
+        env_options=_env_options(flags, given),
         seed=flags.seed,
         seeds=flags.seeds,
         lanes=flags.lanes,
@@ -81,6 +88,7 @@ def read_train_flags(arguments: list[str], notice: Callable[[str], None]) -> tup
 def _given_config(arguments: list[str], notice: Callable[[str], None]) -> tuple["RunConfig", list[str]]:
     """The settings that decide which other flags there are, and the arguments with ENV among them."""
     from pcpg.agents.run_config import RunConfig
+    from pcpg.envs.outside.names import is_outside
 
     words = list(arguments)
     file = _value_of(words, "--config")
@@ -103,16 +111,58 @@ def _given_config(arguments: list[str], notice: Callable[[str], None]) -> tuple[
         if given.get(entry, value) != value and given.pop(settings, None):
             notice(f"{value}: '{settings}' in {file} belongs to {given[entry]} and is left out")
         given[entry] = value
+    if is_outside(str(given["env"])):
+        options, words = _free_options(words)
+        given["env_options"] = dict(given.get("env_options", {})) | options
     return RunConfig.from_json(given), words
+
+
+def _free_options(words: list[str]) -> tuple[dict[str, Any], list[str]]:
+    """The flags `--env.KEY VALUE` of somebody else's environment, whose options nobody knows here; the other words."""
+    options, rest, index = {}, [], 0
+    while index < len(words):
+        name, equals, value = words[index].partition("=")
+        if not name.startswith("--env."):
+            rest.append(words[index])
+        else:
+            if not equals:
+                index += 1
+                if index == len(words):
+                    raise Mistake(f"{name} needs a value")
+                value = words[index]
+            options[name.removeprefix("--env.").replace("-", "_")] = _literal(value)
+        index += 1
+    return options, rest
+
+
+def _literal(text: str) -> Any:
+    """A value as it is written in JSON or in Python; else the text itself."""
+    try:
+        return json.loads({"True": "true", "False": "false", "None": "null"}.get(text, text))
+    except ValueError:
+        return text
+
+
+def _env_options(flags: Any, given: "RunConfig") -> dict[str, Any]:
+    if not hasattr(flags, "env"):
+        return dict(given.env_options)
+    return {field.name: getattr(flags.env, field.name) for field in dataclasses.fields(flags.env)}
 
 
 def _train_type(given: "RunConfig") -> Any:
     """The dataclass of the flags of `train`, for this environment and this algorithm."""
     from pcpg.agents.config import PCPGConfig
+    from pcpg.envs.outside.names import is_outside
     from pcpg.features import FEATURES
 
     env = given.make_env()
-    fields: list[Any] = [("env", type(env), dataclasses.field(default=env))]
+    fields: list[Any] = []
+    about = "Another environment or algorithm has other flags: name it before --help."
+    if is_outside(given.env):
+        listing = ", ".join(f"{name} ({value})" for name, value in given.env_options.items())
+        about += f" Options of the environment are given as --env.KEY VALUE; those that have a value: {listing}."
+    else:
+        fields.append(("env", type(env), dataclasses.field(default=env)))
     if isinstance(given.agent, PCPGConfig):
         names = Annotated[Literal[tuple(FEATURES)], tyro.conf.arg(help="Feature map phi of the cover's covariance.")]
         seed = Annotated[int, tyro.conf.arg(help="Of feature maps that are drawn at random: one map for all seeds.")]
@@ -130,10 +180,7 @@ def _train_type(given: "RunConfig") -> Any:
         if field.name in ("algo", "seeds", "seed", "lanes")
     ]
     made = dataclasses.make_dataclass("Train", fields, bases=(TrainFlags,), frozen=True)
-    made.__doc__ = (
-        f"Train {given.algo} on {given.env} and leave a run folder behind.\n\n"
-        "Another environment or algorithm has other flags: name it before --help."
-    )
+    made.__doc__ = f"Train {given.algo} on {given.env} and leave a run folder behind.\n\n{about}"
     return made
 
 
@@ -152,12 +199,14 @@ def _phi_type(build: Callable[..., Any], given: Mapping[str, Any]) -> Any:
 
 def _environment_in(words: list[str]) -> str | None:
     """ENV: the first argument, or after flags the first that is a known id and no folder's name."""
+    from pcpg.envs.outside.names import is_outside
     from pcpg.envs.registry import spec
 
     if words and not words[0].startswith("-"):
         return words[0]
     known = {entry.id for entry in spec()}
-    return next((word for flag, word in itertools.pairwise(words) if word in known and flag != "--out"), None)
+    pairs = itertools.pairwise(words)
+    return next((word for flag, word in pairs if (word in known or is_outside(word)) and flag != "--out"), None)
 
 
 def _value_of(arguments: list[str], flag: str) -> str | None:

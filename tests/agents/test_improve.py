@@ -286,7 +286,7 @@ def test_the_bonus_of_a_step_is_the_form_of_its_features_under_the_cover():
     def run(inputs):
         data = LEARNER._gather(inputs, inputs.policy, jax.random.key(0))
         learners = [dataclasses.replace(LEARNER, bonus_form=form, beta=beta) for form, beta in kinds]
-        return data.observations[:-1], [learner._bonus(inputs, None, data)[0] for learner in learners]
+        return data.observations[:-1], [learner._bonus(inputs, None, data, None)[0] for learner in learners]
 
     phi, bonuses = jax.device_get(run(inputs_of(0)))  # the features are the observations
     inverse = np.linalg.inv(np.diag(np.arange(PHI.dim) / PHI.dim) + 0.01 * np.eye(PHI.dim))

@@ -100,3 +100,13 @@ def test_the_form_is_computed_at_full_precision_on_every_device():
     products = [equation for equation in program.jaxpr.eqns if equation.primitive.name == "dot_general"]
     highest = jax.lax.Precision.HIGHEST
     assert [product.params["precision"] for product in products] == [(highest, highest)]
+
+
+def test_a_covariance_that_rounding_made_slightly_indefinite_is_taken_at_its_nonnegative_part():
+    rng = np.random.default_rng(0)
+    basis = np.linalg.qr(rng.normal(size=(6, 6)))[0]
+    values = np.array([1.0, 0.5, 0.1, 0.0, 0.0, -3e-6])
+    sigma = (basis * values) @ basis.T
+    whiten = whitening(sigma, 1e-6)
+    expected = (basis / (np.maximum(values, 0.0) + 1e-6)) @ basis.T
+    np.testing.assert_allclose(whiten @ whiten.T, expected, rtol=1e-6, atol=1e-3)

@@ -140,7 +140,8 @@ def learned_from(policy, intruder):
     )
     marks = jnp.arange(data.rewards.size, dtype=jnp.int32).reshape(data.rewards.shape)
     data = data._replace(actions=marks, rewards=jnp.where(data.own, data.rewards, intruder))
-    samples = LEARNER._samples(data, jnp.zeros_like(data.rewards), policy, task, key_keep, with_next=False)
+    values, keep = policy.value(data.observations), LEARNER.num_samples(True)
+    samples = LEARNER._samples(data, data.rewards, values, task, key_keep, keep, with_next=False)
     return samples, data.own, roll_in.length
 
 
@@ -157,3 +158,11 @@ def test_steps_of_the_roll_in_are_not_learned_from_and_their_rewards_do_not_matt
     for name in ("advantages", "targets", "actions"):
         before, after = getattr(samples, name), getattr(disturbed, name)
         np.testing.assert_array_equal(before[samples.mask], after[samples.mask])
+
+
+def test_a_cover_among_others_gives_the_draws_that_it_gives_alone():
+    options = {"num_episodes": 64, "num_groups": 64, "horizon": HORIZON, "start_share": 0.0}
+    alone = draw_roll_in(jax.random.key(3), MEMBERS, WEIGHTS, **options)
+    beside = jax.tree.map(lambda leaf: np.concatenate([leaf + 100, leaf, leaf + 200]), MEMBERS)
+    found = draw_roll_in(jax.random.key(3), beside, WEIGHTS, first=np.int32(6), **options)
+    jax.tree.map(np.testing.assert_array_equal, found, alone)

@@ -201,14 +201,54 @@ def test_the_start_as_goal_and_wrong_sizes_are_refused():
         Maze(3)
     with pytest.raises(ValueError, match="steps must be at least 1, got 0"):
         Maze(steps=0)
-    with pytest.raises(ValueError, match=r"goal must be a row and a column such as \(3, 7\), got '3,7'"):
-        Maze(goal="3,7")  # pyright: ignore[reportArgumentType]
+    for wrong in ("3", "3,7,9", (3,), 7):
+        with pytest.raises(ValueError, match=r"goal must be a row and a column such as 3,7, got "):
+            Maze(goal=wrong)
+    with pytest.raises(ValueError, match="row of goal must be an integer, got 'a'"):
+        Maze(goal="a,7")
     with pytest.raises(ValueError, match="column of goal must be at least 0, got -1"):
         Maze(goal=(3, -1))
 
 
+def test_a_goal_may_be_written_as_a_pair_as_text_or_as_the_list_of_a_json_file():
+    assert Maze(goal="3,7").goal == Maze(goal="3, 7").goal == Maze(goal=[3, 7]).goal == Maze(goal=(3, 7)).goal == (3, 7)
+
+
+def test_goals_of_a_maze_are_different_open_cells_from_near_to_far_and_the_maze_is_the_same():
+    plain, env = Maze(10), Maze(10, goals=5)
+    assert env == plain and hash(env) == hash(plain)
+    for maze in (0, 3):
+        params = plain.instance(maze)
+        instances = [env.instance(5 * maze + task) for task in range(5)]
+        assert {env.dynamics_seed(5 * maze + task) for task in range(5)} == {maze}
+        for other in instances:
+            np.testing.assert_array_equal(other.background, params.background)
+            np.testing.assert_array_equal(other.next_cell, params.next_cell)
+        distances = plain.distances(params)
+        reached = np.array([distances[other.goal] for other in instances])
+        assert len({int(other.goal) for other in instances}) == 5
+        assert (reached > 0).all() and (np.diff(reached) >= 0).all()
+        ranks = np.sort(distances[distances > 0])
+        assert reached[-1] >= ranks[-len(ranks) // 5], "one is among the farthest fifth"
+        assert reached[0] <= ranks[-(-len(ranks) // 5)], "one is among the nearest fifth"
+        again = [int(env.instance(5 * maze + task).goal) for task in range(5)]
+        assert again == [int(other.goal) for other in instances]
+
+
+def test_one_goal_and_a_number_of_goals_and_more_goals_than_cells_are_refused():
+    with pytest.raises(ValueError, match="give one goal or a number of goals, not both"):
+        Maze(10, goal=(1, 1), goals=3)
+    with pytest.raises(ValueError, match="goals must be at least 0, got -1"):
+        Maze(goals=-1)
+    most = int(Maze(5).open_cells(Maze(5).instance(0)).sum()) - 1
+    Maze(5, goals=most).instance(most - 1)
+    with pytest.raises(ValueError, match=f"goals must be at most {most}, "):
+        Maze(5, goals=most + 1).instance(0)
+
+
 def test_a_maze_with_a_goal_keeps_the_contract_of_environments():
     check_environment(Maze(8, steps=30, goal=(1, 1)), seed=1, num_steps=60)
+    check_environment(Maze(8, steps=30, goals=4), seed=1, num_steps=60)
 
 
 def test_the_exact_model_is_the_environment_and_its_value_is_one_within_reach():

@@ -1,4 +1,4 @@
-"""The mazes at smoke scale: the command from end to end, and coverage as a share of the open cells."""
+"""The mazes at smoke scale: both parts of the command from end to end, and what their numbers mean."""
 
 import json
 from pathlib import Path
@@ -12,11 +12,15 @@ from pcpg.agents.run_config import RunConfig
 from pcpg.envs.lock import CombinationLock
 from pcpg.envs.maze import Maze
 from pcpg.experiments.common import read_records, value_at
-from pcpg.experiments.maze import analysis
+from pcpg.experiments.maze import analysis, goals_results
 from pcpg.experiments.maze.command import ReproduceMaze
+from pcpg.experiments.maze.goals import ALGOS as GOAL_ALGOS
+from pcpg.experiments.maze.goals import GOALS
 from pcpg.experiments.maze.sweep import ALGOS, ENV, make_cell
+from pcpg.runs.errors import NotARun
 
 RESULTS = Path(__file__).parents[2] / "results" / "maze"
+GOAL_RESULTS = RESULTS / "goals"
 
 
 @pytest.fixture(scope="module")
@@ -82,3 +86,74 @@ def test_the_kept_results_follow_from_their_cells():
     kept = json.loads((RESULTS / "summary.json").read_text())
     assert json.loads(json.dumps(analysis.summarise(read_records(RESULTS, ALGOS)))) == kept
     assert (RESULTS / "table.md").read_text() == analysis.table(kept)
+
+
+# Goals given after exploration.
+
+
+@pytest.fixture(scope="module")
+def goals(smoke):
+    """The folder of the second part, on the covers of the first."""
+    assert ReproduceMaze(scale="smoke", part="goals", out=str(smoke))(Console(stderr=True)) == 0
+    return smoke / "goals"
+
+
+def test_the_second_part_leaves_a_summary_a_table_and_a_figure(goals):
+    summary = json.loads((goals / "summary.json").read_text())
+    assert [cell["algo"] for cell in summary["cells"]] == list(GOAL_ALGOS)
+    assert (goals / "table.md").read_text() == goals_results.table(summary)
+    assert min((goals / f"goals-size6.{kind}").stat().st_size for kind in ("png", "svg")) > 1000
+
+
+def test_every_maze_has_its_goals_at_their_distances_and_both_algorithms_have_the_same(goals):
+    ours, ppo = read_records(goals, GOAL_ALGOS)
+    keys = ("maze", "goal", "distance")
+    pairs = [[pair[key] for key in keys] for pair in ours["pairs"]]
+    assert pairs == [[pair[key] for key in keys] for pair in ppo["pairs"]]
+    assert [maze for maze, _, _ in pairs] == [0] * GOALS["smoke"] + [1] * GOALS["smoke"]
+    for maze, (row, column), distance in pairs:
+        env = Maze(6)
+        assert env.distances(env.instance(maze))[row * 6 + column] == distance > 0
+    assert all(0 <= pair["reached"] <= 100 for record in (ours, ppo) for pair in record["pairs"])
+
+
+def test_the_covers_steps_are_reported_beside_those_of_the_goals(goals):
+    ours, ppo = read_records(goals, GOAL_ALGOS)
+    explored = json.loads((goals.parent / "cells" / "pcpg-size6.json").read_text())
+    assert list(ours["cover"]["env_steps"].values()) == explored["env_steps"]
+    assert max(ours["env_steps"]) < min(explored["env_steps"])
+    rows = goals_results.summarise([ours, ppo])["cells"]
+    assert "cover_env_steps" in rows[0] and "cover_env_steps" not in rows[1]
+
+
+def record(reached, distances, steps, budget=None):
+    config = {} if budget is None else {"budget": budget}
+    pairs = [
+        {"maze": index % 2, "goal": [1, 1], "distance": d, "reached": r, "reached_greedy": 100, "env_steps": s}
+        for index, (r, d, s) in enumerate(zip(reached, distances, steps, strict=True))
+    ]
+    made = {"algo": "ppo", "size": 6, "goals": 2, "seeds": [0], "config": config, "env_steps": steps, "pairs": pairs}
+    return made | dict.fromkeys(("command", "device", "commit", "time"), "") | {"seconds": 1.0}
+
+
+def test_a_goal_is_solved_from_95_of_100_on_and_a_maze_on_target_from_nine_tenths_on():
+    row = goals_results.summarise([record([95, 94, 100, 0], [1, 9, 4, 7], [5, 10, 10, 3], budget=10)])["cells"][0]
+    assert row["solved_by_maze"] == {"0": 2, "1": 0} and row["mazes_on_target"] == 1
+    assert (row["solved"], row["pairs"], row["solved_greedy"]) == (2, 4, 4)
+    assert row["unsolved_below_budget"] == 1
+    assert [(band["from"], band["solved"]) for band in row["by_distance"]] == [(1, 1), (4, 1), (7, 0), (9, 0)]
+
+
+def test_without_a_finished_cover_the_command_to_make_it_is_named(tmp_path):
+    command = ReproduceMaze(scale="smoke", part="goals", out=str(tmp_path))
+    with pytest.raises(NotARun, match="no cover to exploit; make it with `pcpg reproduce maze --part explore"):
+        command(Console(stderr=True))
+
+
+@pytest.mark.skipif(not (GOAL_RESULTS / "summary.json").exists(), reason="no results are kept")
+def test_the_kept_results_of_the_goals_follow_from_their_cells():
+    kept = json.loads((GOAL_RESULTS / "summary.json").read_text())
+    assert json.loads(json.dumps(goals_results.summarise(read_records(GOAL_RESULTS, GOAL_ALGOS)))) == kept
+    assert (GOAL_RESULTS / "table.md").read_text() == goals_results.table(kept)
+    ours = kept["cells"][0]
+    assert ours["mazes_on_target"] == len(ours["solved_by_maze"]), "nine tenths of the goals of every maze"

@@ -84,3 +84,16 @@ def test_the_clipped_share_counts_the_samples_beyond_the_clip():
     behaviour = LOG_PROB - np.log(np.float32([1.19, 1.21, 0.81, 0.79]))
     _, metrics = compiled(LOG_PROB, ENTROPY, VALUE, **BATCH | {"behaviour_log_prob": behaviour})
     assert float(metrics["clip_fraction"]) == 0.5
+
+
+@pytest.mark.parametrize("log_prob", [100.0, -100.0, np.inf])
+def test_the_ratio_of_a_sample_that_does_not_count_may_overflow_and_changes_no_bit(log_prob):
+    mask = np.array([True, False, True, True])
+    wild = np.where(mask, LOG_PROB, np.float32(log_prob))
+    gradient_of = jax.jit(
+        jax.grad(lambda first: loss_of(first, ENTROPY, VALUE, **BATCH | {"mask": mask}), has_aux=True)
+    )
+    (gradient, metrics), (same, same_metrics) = gradient_of(wild), gradient_of(LOG_PROB)
+    np.testing.assert_array_equal(gradient, same)
+    assert np.isfinite(gradient).all()
+    assert {name: float(value) for name, value in metrics.items()} == {n: float(v) for n, v in same_metrics.items()}

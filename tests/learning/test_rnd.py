@@ -93,12 +93,14 @@ def test_intrinsic_returns_are_accumulated_over_time_and_not_over_environments(h
 
 @jax.jit
 def normalised(rnd, observations, mask):
-    return intrinsic_rewards(rnd, observations, mask, gamma=GAMMA, config=RNDConfig(normalise=True))
+    error = prediction_error(rnd.predictor, rnd.target, observations)
+    return intrinsic_rewards(rnd, error, mask, gamma=GAMMA, config=RNDConfig(normalise=True))
 
 
 @jax.jit
 def raw(rnd, observations, mask):
-    return intrinsic_rewards(rnd, observations, mask, gamma=GAMMA, config=RNDConfig())
+    error = prediction_error(rnd.predictor, rnd.target, observations)
+    return intrinsic_rewards(rnd, error, mask, gamma=GAMMA, config=RNDConfig())
 
 
 def test_without_normaliser_the_intrinsic_reward_is_the_error_and_nothing_is_counted():
@@ -155,8 +157,10 @@ def samples_of(inputs):
     """What the first update learns from, as [steps, episodes], and the bonus of each step."""
     key_gather, key_keep = jax.random.split(jax.random.key(0))
     data = LEARNER._gather(inputs, inputs.policy, key_gather)
-    bonus, _ = LEARNER._bonus(inputs, inputs.rnd, data)
-    samples = LEARNER._samples(data, bonus, inputs.policy, inputs.task, key_keep, with_next=True)
+    bonus, _ = LEARNER._bonus(inputs, inputs.rnd, data, None)
+    rewards = inputs.task.reward_coef * data.rewards + inputs.task.bonus_coef * bonus
+    values, keep = inputs.policy.value(data.observations), LEARNER.num_samples(False)
+    samples = LEARNER._samples(data, rewards, values, inputs.task, key_keep, keep, with_next=True)
     return jax.tree.map(lambda x: x.reshape(ENV.max_steps, 32, *x.shape[1:]), samples), bonus
 
 

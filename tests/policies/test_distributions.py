@@ -143,7 +143,7 @@ def test_the_distribution_and_the_number_of_outputs_follow_from_the_space():
 
 
 def test_spaces_without_a_distribution_are_refused():
-    with pytest.raises(ValueError, match="actions must be Discrete or Box, got Image"):
+    with pytest.raises(ValueError, match="actions must be Discrete, MultiDiscrete or Box, got Image"):
         for_space(Image(4, 4, 3))
     with pytest.raises(ValueError, match=r"continuous actions must be vectors, got shape \(2, 2\)"):
         for_space(Box(0.0, 1.0, (2, 2)))

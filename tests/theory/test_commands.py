@@ -5,6 +5,7 @@ import json
 import pytest
 
 from pcpg.theory import commands, parameters
+from pcpg.theory.compare_command import Compare
 
 
 def test_run_returns_what_json_holds_with_the_promised_keys(capsys, tmp_path):
@@ -94,3 +95,32 @@ def test_a_gain_that_grows_as_fast_as_N_has_no_solution():
 def test_parameters_out_of_range_are_refused(bad):
     with pytest.raises(ValueError, match=r"expected|needs"):
         commands.Parameters(**bad)()
+
+
+def test_compare_counts_samples_and_says_who_found_the_reward(capsys, tmp_path):
+    asked = {"mdp": "lock", "horizon": 2, "budget": 60_000, "seeds": 2, "points": 30, "out": tmp_path / "compare.json"}
+    command = Compare(algos=("pc-pg", "r-max", "reinforce"), scales=(1.0, 1e-14, 1e-6), **asked)
+    found = command()
+    assert found == json.loads((tmp_path / "compare.json").read_text())
+    assert [row["solved"] for row in found["algos"].values()] == [2, 2, 0]
+    assert all(row["steps"] <= 60_000 for row in found["algos"].values())
+    assert max(found["algos"]["r-max"]["samples_to_epsilon"]) < max(found["algos"]["pc-pg"]["samples_to_epsilon"])
+    assert found["algos"]["reinforce"]["samples_to_epsilon"] == [None, None]
+    command.render(found)
+    captured = capsys.readouterr()
+    assert captured.out == "" and "> budget" in captured.err and "2 of 2" in captured.err
+
+
+BAD = [{"algos": ("sarsa",)}, {"algos": ()}, {"scales": (1.0,)}, {"mdp": "gridworld"}, {"seeds": 0}, {"horizon": 0}]
+
+
+@pytest.mark.parametrize("bad", [*BAD, {"epsilon": 0.0}, {"budget": 1}])
+def test_bad_comparisons_are_refused_before_any_work(bad):
+    with pytest.raises(ValueError, match="expected"):
+        Compare(**bad)()
+
+
+@pytest.mark.parametrize("mdp", ["deep-sea", "riverswim", "random"])
+def test_every_problem_can_be_compared_on(mdp):
+    found = Compare(algos=("ucb-q",), mdp=mdp, horizon=3, budget=60, seeds=2)()
+    assert len(found["algos"]["ucb-q"]["final_return"]) == 2 and found["optimal_return"] > found["uniform_return"]

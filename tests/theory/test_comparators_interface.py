@@ -1,5 +1,6 @@
 """The interface of the comparators: exact returns, counted samples, seeds that do not see each other."""
 
+import inspect
 from functools import partial
 
 import numpy as np
@@ -10,11 +11,13 @@ from pcpg.envs.deep_sea import DeepSea
 from pcpg.envs.lock import CombinationLock
 from pcpg.envs.tabular import optimal_value, policy_value
 from pcpg.theory.comparators import problem, runner
-from pcpg.theory.comparators.layout import Streams
+from pcpg.theory.comparators.layout import Mixture, Streams
+from pcpg.theory.comparators.pcpg import PCPG
 from pcpg.theory.comparators.psrl import PSRL
 from pcpg.theory.comparators.registry import COMPARATORS
 from pcpg.theory.comparators.ucbvi import UCBVI
 from pcpg.theory.mdp import TabularMDP
+from pcpg.theory.settings import Settings
 
 
 def random_policies(made, seed=0):
@@ -73,6 +76,22 @@ def test_sampled_returns_agree_with_exact_ones():
     assert env.steps == 5 * 20_000
 
 
+def test_each_step_of_each_episode_follows_its_own_policy_of_a_mixture():
+    made = problem.random_problem(2, decisions=5)
+    always = np.broadcast_to(np.eye(3)[:, None], (2, 3, made.layout.num_states, 3))  # policy k plays action k
+    which = np.random.default_rng(0).integers(0, 3, size=(2, 40, 5))
+    env = runner.Environment(made, Streams([0, 1], 0))
+    episodes = env.roll_out(Mixture(always, which), 40)
+    assert (episodes.a == which).all() and env.steps == 200
+    pi = random_policies(made)
+    alone, mixed = (runner.Environment(made, Streams([0, 1], 0)) for _ in range(2))
+    stack = np.concatenate([always, pi[:, None]], axis=1)
+    for one, other in zip(
+        alone.roll_out(pi, 40), mixed.roll_out(Mixture(stack, np.full_like(which, 3)), 40), strict=True
+    ):
+        assert (one == other).all()
+
+
 def test_episodes_of_the_lock_pay_its_raw_rewards_and_stay_in_their_layers():
     made = problem.lock(3, [0, 1, 2])
     env = runner.Environment(made, Streams([0, 1, 2], 0))
@@ -114,6 +133,16 @@ class Recorder:
 
     def learn(self, episodes):
         self.seen.append(episodes)
+
+
+def test_a_learner_may_change_its_batch_and_never_exceeds_the_budget():
+    class Growing(Recorder):
+        def learn(self, episodes):
+            super().learn(episodes)
+            self.batch *= 2
+
+    history = runner.run(problem.riverswim(1), Growing, [0], 320, points=4)
+    assert history.steps == 20 * (1 + 2 + 4 + 8)  # sixteen more episodes would be too many
 
 
 @pytest.mark.parametrize(("batch", "budget", "steps"), [(1, 100, 100), (1, 99, 80), (3, 100, 60), (7, 100, 0)])
@@ -166,19 +195,58 @@ def test_wrong_problems_and_runs_are_refused():
 
 
 @pytest.mark.parametrize("name", COMPARATORS)
-def test_every_comparator_makes_policies_and_refuses_a_scale_of_zero(name):
+def test_every_comparator_makes_policies(name):
     entry, made = COMPARATORS[name], problem.lock(2, [0, 1])
-    learner = entry.make(made.layout, Streams([0, 1], 1))
+    options = {"scale": 1e-6} if name == "psdp" else {}  # its paper's constants ask for millions of episodes at once
+    learner = entry.make(made.layout, Streams([0, 1], 1), **options)
     env = runner.Environment(made, Streams([0, 1], 0))
     for _ in range(3):
         learner.learn(env.roll_out(learner.behaviour(), learner.batch))
-        for pi in (learner.policy(), learner.behaviour()):
+        played = learner.behaviour()
+        for pi in (learner.policy(), *(played.policies.swapaxes(0, 1) if isinstance(played, Mixture) else [played])):
             assert pi.shape == (2, made.layout.num_states, 10)
             assert pi.min() >= 0.0 and np.abs(pi.sum(-1) - 1.0).max() < 1e-12
-    with pytest.raises(ValueError, match="scale is 0"):
-        entry.make(made.layout, Streams([0, 1], 1), scale=0.0)
+
+
+@pytest.mark.parametrize("name", COMPARATORS)
+def test_every_comparator_refuses_numbers_that_make_no_sense(name):
+    make, layout = COMPARATORS[name].make, problem.lock(2, [0]).layout
+    known = set(inspect.signature(make).parameters)
+    for option in known & {"scale", "delta", "epsilon", "batch", "step", "psi", "m", "omega"}:
+        with pytest.raises(ValueError, match=f"{option} is 0; expected"):
+            make(layout, Streams([0], 1), **{option: 0})
+    for option, bad in (
+        ("delta", 1.0),
+        ("gamma", 1.5),
+        ("phi", np.ones((2, 2))),
+        ("bonus", "laplace"),
+        ("error", -1.0),
+    ):
+        if option in known:
+            with pytest.raises(ValueError, match=r"(is|shape) .*expected"):
+                make(layout, Streams([0], 1), **{option: bad})
+    if name in ("delayed-q", "npg", "cpi", "pc-pg"):  # they divide by 1 - gamma
+        with pytest.raises(ValueError, match=r"gamma is 1.*expected"):
+            make(layout, Streams([0], 1), gamma=1.0)
+
+
+def test_pc_pg_takes_its_features_and_settings_as_they_are_or_refuses_them():
+    layout, streams = problem.lock(2, [0]).layout, Streams([0], 1)
+    with pytest.raises(ValueError, match="norm at most one"):
+        PCPG(layout, streams, phi=np.full((layout.num_states, 10, 3), 2.0))
+    with pytest.raises(ValueError, match="uniformly"):
+        PCPG(layout, streams, settings=Settings(weights="d_optimal"))
+    shared = np.eye(layout.num_states)[:, None].repeat(10, axis=1)  # all actions of a state look the same
+    assert PCPG(layout, streams, phi=shared).labels.tolist() == np.arange(layout.num_states).repeat(10).tolist()
 
 
 def test_the_table_claims_exponential_samples_for_four_comparators():
-    blind = {name for name, entry in COMPARATORS.items() if not entry.explores}
+    blind = {name for name, entry in COMPARATORS.items() if not entry.explores and not entry.extra}
     assert blind == {"epsilon-greedy-q", "reinforce", "npg", "md-mpi"}
+    assert {name for name, entry in COMPARATORS.items() if entry.assumes_restarts} == {"cpi", "psdp"}
+
+
+def test_with_the_theorems_numbers_pc_pg_does_not_begin_within_any_budget():
+    made = problem.lock(2, [0])
+    history = runner.run(made, COMPARATORS["pc-pg"].theory, [0], 10**12, points=2)
+    assert history.steps == 0 and history.returns[0] == pytest.approx(made.uniform()[[0, 0, 0]])

@@ -10,14 +10,18 @@ from numpy import log, sqrt
 
 from pcpg.theory.comparators import problem, r_max, tables, ucb_q, ucbvi, ucrl2
 from pcpg.theory.comparators.aggregated_q import AggregatedQ
+from pcpg.theory.comparators.cpi import CPI
 from pcpg.theory.comparators.delayed_q import DelayedQ, attempt_after
 from pcpg.theory.comparators.e3 import E3
-from pcpg.theory.comparators.layout import Episodes, Streams
+from pcpg.theory.comparators.layout import Episodes, Mixture, Streams
+from pcpg.theory.comparators.lsvi_ucb import LSVIUCB, regress
 from pcpg.theory.comparators.md_mpi import MDMPI, partial_returns
 from pcpg.theory.comparators.npg import NPG
 from pcpg.theory.comparators.oppo import OPPO
 from pcpg.theory.comparators.optimistic_psrl import OptimisticPSRL, shrunk
+from pcpg.theory.comparators.pcpg import PCPG
 from pcpg.theory.comparators.pomd import POMD
+from pcpg.theory.comparators.psdp import PSDP, episodes_of_a_step
 from pcpg.theory.comparators.psrl import PSRL, dirichlet
 from pcpg.theory.comparators.q_learning import EpsilonGreedyQ
 from pcpg.theory.comparators.r_max import RMax
@@ -26,6 +30,7 @@ from pcpg.theory.comparators.rlsvi import RLSVI
 from pcpg.theory.comparators.ucb_q import UCBQ
 from pcpg.theory.comparators.ucbvi import UCBVI
 from pcpg.theory.comparators.ucrl2 import UCRL2
+from pcpg.theory.settings import Settings, beta_from_mass
 
 
 def tiny_layout():
@@ -202,12 +207,12 @@ def test_delayed_q_learning():
 
 
 def test_q_learning_with_aggregated_pairs():
-    learner = made(AggregatedQ, scale=0.01, labels=[[0, 1], [2, 2], [3, 4]])
+    learner = made(AggregatedQ, scale=0.01, labels=[[0, 1], [2, 2], [3, 4]], error=0.05)
     learner.learn(left())
-    b = 0.02 * sqrt(8 * log(2 * 2 * 3 * 1 / 0.1))  # at most 3 cells in a layer
+    b = 0.02 * sqrt(8 * log(2 * 1 / 0.1)) + 0.05
     assert learner.Q[:, learner.cells][0] == pytest.approx(np.array([[1 + b, 2], [0.5 + b, 0.5 + b], [1, 1]]))
     learner.learn(left())  # alpha_2 = 3/4; the value of x is now that of its one cell
-    again = 0.02 * sqrt(8 * log(2 * 2 * 3 * 2 / 0.1) / 2)
+    again = 0.02 * sqrt(8 * log(2 * 2 / 0.1) / 2) + 0.05
     assert learner.Q[0, learner.cells[0, 0]] == pytest.approx((1 + b) / 4 + 0.75 * (0.5 + b + again))
 
 
@@ -264,6 +269,10 @@ def test_pomd():
 
 def test_optimistic_posterior_sampling():
     learner = made(OptimisticPSRL, psi=2)
+    paper = made(OptimisticPSRL, psi=None, eta=None)
+    assert paper.psi == np.ceil(2 * log(2 * 2 / 0.1))
+    paper.steps = 100
+    assert paper.enough() == pytest.approx(sqrt(100 * 2 / 2) + 12 * log(1000) * 16)
     learner.learn(left())
     # (s0, 0) leads to x or y, both worth 1 for their untried actions; (s0, 1) was not tried and is worth 2.
     assert learner._plan(np.array([0]))[0] == pytest.approx(np.array([[1, 2], [1, 0.5], [1, 1]]))
@@ -285,3 +294,96 @@ def test_e3():
     rest = Episodes(np.array([[[0, 1, 3], [0, 2, 3]]]), np.array([[[0, 0], [1, 1]]]), np.zeros((1, 2, 2)))
     learner.learn(rest)  # all is known: exploit. The three visits of (x, 1) paid 1/2, (y, 0) paid 1
     assert learner.behaviour()[0].tolist() == [[0, 1], [0, 1], [1, 0]] == learner.policy()[0].tolist()
+
+
+def test_lsvi_ucb():
+    learner = made(LSVIUCB, scale=0.01)
+    learner.learn(left())
+    beta = 0.01 * 4 * 2 * sqrt(log(2 * 4 * 2 / 0.1))  # d = W A = 4
+    new = np.array([[0.5 + beta / sqrt(2), 2], [1, 0.25 + beta / sqrt(2)], [1, 1]])
+    assert learner.Q[0] == pytest.approx(new)
+    assert learner.policy()[0].tolist() == [[0, 1], [1, 0], [0.5, 0.5]]
+
+
+def test_lsvi_ucb_with_features_that_two_pairs_share():
+    phi = np.eye(2)[[[0, 1], [0, 0], [0, 1]]]  # both actions of x share a feature, and (y, 0) has it too
+    learner = made(LSVIUCB, scale=0.01, phi=phi)
+    learner.learn(left())
+    beta = 0.01 * 2 * 2 * sqrt(log(2 * 2 * 2 / 0.1))
+    seen, unseen = 0.25 + beta / sqrt(2), beta
+    assert learner.Q[0, 1:] == pytest.approx(np.array([[seen, seen], [seen, unseen]]))
+    assert learner.Q[0, 0] == pytest.approx([seen / 2 + beta / sqrt(2), unseen])
+
+
+def test_the_regression_of_lsvi_ucb_is_ridge_regression_on_every_sample():
+    rng = np.random.default_rng(0)
+    phi, counts = rng.normal(size=(3, 2, 4)) / 4, rng.integers(0, 4, size=(3, 2))
+    rows = np.repeat(phi.reshape(-1, 4), counts.reshape(-1), axis=0)
+    y = rng.random(len(rows))
+    sums = np.add.reduceat(np.append(y, 0.0), np.cumsum(counts.reshape(-1)) - counts.reshape(-1))
+    sums = np.where(counts > 0, sums.reshape(3, 2), 0.0)
+    mean, form = regress(phi, counts[None].astype(float), sums[None])
+    inverse = np.linalg.inv(rows.T @ rows + np.eye(4))
+    assert mean[0] == pytest.approx(phi @ (inverse @ rows.T @ y))
+    assert form[0] == pytest.approx(np.einsum("sad,de,sae->sa", phi, inverse, phi))
+
+
+def test_conservative_policy_iteration():
+    learner = made(CPI, scale=4.0, batch=4, epsilon=0.03)
+    learner.h = np.zeros((1, 4), np.int64)
+    twice = Episodes(*(np.concatenate([part, part], axis=1) for part in both()))
+    learner.learn(twice)  # (1 - gamma) Q = (1/8, 1/4) at s0; x and y are met at no step h
+    advantage = 0.75 * 2 * (0.5 * 0.25 - 0.5 * 0.125) / 2  # mass 1 - gamma^2, two actions, mean of two episodes
+    alpha = 4.0 * 0.5 * (advantage - 0.01) / 4
+    assert learner.policy()[0] == pytest.approx(np.array([[(1 - alpha) / 2, (1 + alpha) / 2], [0.5, 0.5], [0.5, 0.5]]))
+    before = learner.policy()
+    learner.epsilon = 1.5 * advantage * 1.01  # the estimate is below 2 eps / 3 now: nothing changes
+    learner.h = np.zeros((1, 4), np.int64)
+    learner.learn(twice)
+    assert (learner.policy() == before).all()
+
+
+def test_policy_search_by_dynamic_programming():
+    learner = made(PSDP, scale=1e-9, epsilon=0.5)
+    assert learner.batch == 1
+    assert episodes_of_a_step(tiny_layout(), 0.5, 0.1) == pytest.approx(2 * 8**2 * (2 * log(2) + log(4 / 0.1)))
+    learner.learn(both())
+    assert learner.behaviour()[0].tolist() == [[0.5, 0.5], [0, 1], [1, 0]]
+    learner.learn(both())  # returns from s0: 1/2 by action 0, 1 by action 1
+    assert learner.policy()[0].tolist() == [[0, 1], [0, 1], [1, 0]]
+    assert learner.batch == 2 and (learner.behaviour() == 0.5).all()  # the next pass starts afresh
+
+
+class Zeros:
+    """Streams of one seed that are zero: PC-PG then draws step 0 and the first policy of the cover."""
+
+    n = 1
+
+    def uniform(self, *shape):
+        return np.zeros((1, *shape))
+
+
+def test_pc_pg():
+    settings = Settings(T=2, eta=0.5, M=2, K=2, select_episodes=1, beta=beta_from_mass(0.1))
+    learner = PCPG(tiny_layout(), Zeros(), settings=settings)
+    assert learner.batch == 2 and (learner.behaviour() == 0.5).all()
+    learner.learn(both())
+    assert learner.visits[0].tolist() == [[0.25, 0.25], [0, 0.125], [0.125, 0]]  # (1 - gamma) gamma^h / 2
+    assert learner.value.tolist() == [0.375]
+    assert learner.bonus()[0].tolist() == [[0, 0], [2, 0], [0, 2]]  # 1 / (1 - gamma) on what was not met
+    # Critics: the uniform policy up to step 0, then the restricted uniform one, which plays what is unknown.
+    asked = learner.behaviour()
+    assert isinstance(asked, Mixture) and asked.which.tolist() == [[[0, 1], [0, 1]]] and learner.batch == 2
+    assert asked.policies[0, 1].tolist() == [[0.5, 0.5], [1, 0], [0, 1]]
+    seen = Episodes(np.array([[[0, 1, 3], [0, 2, 3]]]), np.array([[[0, 0], [1, 1]]]), np.array([[[0, 0.5], [0, 1.0]]]))
+    learner.learn(seen)  # Q - b at s0: (1/2 + 2) / 2 and (1 + 2) / 2
+    chance = np.exp(0.5 * 1.5) / (np.exp(0.5 * 1.25) + np.exp(0.5 * 1.5))
+    improved = np.array([[1 - chance, chance], [1, 0], [0, 1]])
+    assert learner.behaviour().policies[0, 1] == pytest.approx(improved)
+    learner.learn(seen)
+    assert learner.batch == 2 and learner.behaviour().which.tolist() == [[[0, 0], [1, 1]]]  # to choose an iterate
+    learner.learn(seen)  # returns under r + b: 5/4 and 3/2, so the second iterate
+    assert learner.batch == 2 and learner.behaviour()[0] == pytest.approx(improved)
+    learner.learn(Episodes(seen.s, seen.a, np.full((1, 2, 2), 0.4)))  # 0.6 is the best return so far
+    assert learner.policy()[0] == pytest.approx(improved) and learner.cover.shape == (1, 2, 3, 2)
+    assert learner.bonus()[0].tolist() == [[0, 0], [0, 0], [0, 0]]

@@ -42,7 +42,7 @@ def programs_are_compiled_once() -> Iterator[None]:
     def build(text: str) -> Any:
         return build_agent(RunConfig.from_json(json.loads(text)))
 
-    def build_by_content(config: RunConfig) -> Any:
+    def build_by_content(config: RunConfig, covers: None, reward: None) -> Any:
         return build(json.dumps(config.to_json() | {"seed": 0, "seeds": 1}))
 
     with pytest.MonkeyPatch.context() as patch:

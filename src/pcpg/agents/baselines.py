@@ -4,6 +4,7 @@ import dataclasses
 import functools
 from collections.abc import Sequence
 
+from pcpg.agents.collector import HostImprove, HostVisit, improve_program, visit_program
 from pcpg.agents.config import BaselineConfig, sized
 from pcpg.agents.improve import ImproveInputs, ImproveOutputs, Learner, Task, make_task
 from pcpg.agents.lanes import Program
@@ -25,28 +26,29 @@ class Baseline:
     lanes: int
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "config", sized(self.config, self.env.max_steps))
+        object.__setattr__(self, "config", sized(self.config, self.env))
 
     @property
     def max_rounds(self) -> int:
         """The most rounds a seed can take, if no episode ends early."""
         ppo = self.config.ppo
         steps = (ppo.num_updates * ppo.num_episodes + self.config.visit_episodes) * self.env.max_steps
-        return -(-self.config.budget // steps)
+        rounds = -(-self.config.budget // steps)
+        return min(rounds, self.config.num_rounds or rounds)
 
     @functools.cached_property
-    def improve(self) -> Program[ImproveInputs, ImproveOutputs]:
-        return Program(Learner(self.env, self.config.ppo, rnd=self.config.rnd).improve, self.lanes)
+    def improve(self) -> Program[ImproveInputs, ImproveOutputs] | HostImprove:
+        return improve_program(Learner(self.env, self.config.ppo, rnd=self.config.rnd), self.lanes)
 
     @functools.cached_property
-    def visit(self) -> Program[VisitInputs, Visits]:
-        return Program(Visitor(self.env, self.config.visit_episodes).visit, self.lanes)
+    def visit(self) -> Program[VisitInputs, Visits] | HostVisit:
+        return visit_program(Visitor(self.env, self.config.visit_episodes), self.lanes)
 
     def init(self, seed: int) -> SeedState:
         """A seed before its first round: a random policy."""
         rng = weights_rng(seed, 0)
         ppo, space = self.config.ppo, self.env.observation_space
-        policy = init_actor_critic(rng, space, self.env.action_space, hidden=ppo.hidden, shared_body=ppo.shared_body)
+        policy = init_actor_critic(rng, space, self.env.action_space, **ppo.network)
         rnd = None if self.config.rnd is None else init_rnd(rng, space, ppo.hidden)
         trained = (policy, None if rnd is None else rnd.predictor)
         return SeedState.start(seed, policy, init_adam(trained), num_cells=self.env.num_cells, rnd=rnd)._replace(
@@ -78,7 +80,8 @@ class Baseline:
         reachable = self.env.reachable_cells(self.env.instance(int(state.seed)))
         state, metrics = after_round(state, visits, output, reachable)
         cells = [int(count) for count in visits.cells]  # no cover keeps them
-        if state.env_steps >= self.config.budget:
+        rounds = self.config.num_rounds
+        if state.env_steps >= self.config.budget or (rounds and state.round >= rounds):
             state = state._replace(phase=int32(DONE))
         return state, Report(plain(metrics) | ({"cells": cells} if cells else {}), None)
 

@@ -2,18 +2,24 @@
 
 from pcpg.agents.baselines import Baseline
 from pcpg.agents.config import PCPGConfig
+from pcpg.agents.covers import Covers
+from pcpg.agents.exploit import Exploiter
+from pcpg.agents.exploit_config import make_run_env
 from pcpg.agents.lanes import default_lanes
 from pcpg.agents.pcpg import PCPG
 from pcpg.agents.run_config import RunConfig
+from pcpg.envs.given_reward import Reward
 
-Agent = PCPG | Baseline
+Agent = PCPG | Exploiter | Baseline
 """An agent has `init(seed)`, `step(states)`, and the programs `improve` and `visit`."""
 
 
-def build_agent(config: RunConfig) -> Agent:
-    """The agent of a run; compiles nothing yet."""
-    env = config.make_env()
+def build_agent(config: RunConfig, covers: Covers | None = None, reward: Reward | None = None) -> Agent:
+    """The agent of a run; compiles nothing yet. With covers it explores no more."""
+    env = make_run_env(config, reward)
     lanes = config.lanes or default_lanes()
+    if isinstance(config.agent, PCPGConfig) and covers is not None:
+        return Exploiter(env, config.agent, covers, lanes)
     if isinstance(config.agent, PCPGConfig):
         return PCPG(env, config.make_features(env), config.agent, lanes)
     return Baseline(env, config.agent, lanes)

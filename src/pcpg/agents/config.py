@@ -1,9 +1,12 @@
 """What can be set in a run: frozen dataclasses with the paper's names, and their checks."""
 
 import dataclasses
-from typing import Literal
+from typing import Any, Literal
 
 from pcpg.cover.bonus import BonusForm
+from pcpg.envs.host import HostEnvironment
+from pcpg.envs.outside.names import is_on_host
+from pcpg.envs.protocol import Environment
 from pcpg.learning.rnd import RNDConfig
 
 Algo = Literal["pcpg", "pcpg-bonus", "ppo", "ppo-rnd"]
@@ -39,6 +42,10 @@ class PPOConfig:
     """Units of the fully connected layers."""
     shared_body: bool = True
     """One body for policy and value, as in the released code, or one for each."""
+    normalise_observations: bool = False
+    """Scale observations by their mean and deviation so far; each policy keeps those with which it acts."""
+    normalise_rewards: bool = False
+    """Divide rewards by the deviation of the discounted returns so far; the bonus has a scale of its own."""
 
     def __post_init__(self) -> None:
         positive(self, "num_updates", "num_epochs", "learning_rate", "clip_eps", "max_grad_norm")
@@ -49,6 +56,12 @@ class PPOConfig:
         within(self, "gae_lambda", 0.0, 1.0)
         if not self.hidden or min(self.hidden) < 1:
             raise ValueError(f"hidden must name a layer or more, each of at least 1 unit, got {self.hidden}")
+
+    @property
+    def network(self) -> dict[str, Any]:
+        """What the shape of a policy depends on, as `init_actor_critic` takes it."""
+        names = ("hidden", "shared_body", "normalise_observations", "normalise_rewards")
+        return {name: getattr(self, name) for name in names}
 
 
 def positive(config: object, *names: str) -> None:
@@ -159,30 +172,44 @@ class BaselineConfig:
     rnd: RNDConfig | None = None
     budget: int = 3_000_000
     """Environment steps for each seed; the round that reaches it is finished."""
+    num_rounds: int = 0
+    """Most rounds of a seed; 0: as many as the budget takes."""
     visit_episodes: int = 256
     """Episodes for the evaluation after each round; counted."""
 
     def __post_init__(self) -> None:
         positive(self, "budget", "visit_episodes")
+        if self.num_rounds < 0:
+            raise ValueError(f"num_rounds must be 0 (as many as the budget takes) or more, got {self.num_rounds}")
 
 
 AgentConfig = PCPGConfig | BaselineConfig
 
 
-def sized(config: AgentConfig, max_steps: int) -> AgentConfig:
-    """The configuration with every formula of the episode's length worked out; `max_steps` is H + 1 on the lock."""
+def sized(config: AgentConfig, env: Environment) -> AgentConfig:
+    """The configuration with every formula of the episode's length worked out; `max_steps` is H + 1 on the lock.
+
+    On the host, where a step costs a hundred times as much, an update has fewer episodes, at most 64, and exploration
+    of long episodes fewer policies.
+    """
     replace = dataclasses.replace
+    max_steps, on_host = env.max_steps, isinstance(env, HostEnvironment)
     blocks = -(-max_steps // 16)
+    episodes = min(64, max(16, 9600 // max_steps // 16 * 16)) if on_host else 512 * blocks
     ppo = replace(
         config.ppo,
-        num_episodes=config.ppo.num_episodes or 512 * blocks,
-        minibatch_size=config.ppo.minibatch_size or 64 * blocks,
+        num_episodes=config.ppo.num_episodes or episodes,
+        minibatch_size=config.ppo.minibatch_size or (min(256, 32 * blocks) if on_host else 64 * blocks),
     )
     if isinstance(config, BaselineConfig):
         return replace(config, ppo=ppo)
-    explore = replace(config.explore, max_policies=config.explore.max_policies or 2 * max_steps + 8)
-    rounds = config.exploit.num_rounds
-    exploit = replace(config.exploit, num_rounds=max_steps + 4 if rounds < 0 else rounds)
+    policies, rounds = 2 * max_steps + 8, max_steps + 4
+    if on_host:
+        steps = ppo.num_updates * ppo.num_episodes * max_steps  # of a round, if no episode ends early
+        policies, rounds = min(policies, 40, max(10, 600_000 // steps)), min(rounds, 16)
+    explore = replace(config.explore, max_policies=config.explore.max_policies or policies)
+    given = config.exploit.num_rounds
+    exploit = replace(config.exploit, num_rounds=rounds if given < 0 else given)
     return PCPGConfig(ppo, explore, exploit)
 
 
@@ -225,28 +252,36 @@ MOUNTAIN_CAR_BONUS = PCPGConfig(
 """5 of 5 seeds above 90 over the environment's 999 steps, with less than 3M steps a seed."""
 
 MAZE_PPO = PPOConfig(
-    num_updates=4,
-    num_episodes=32,
+    num_updates=8,
+    num_episodes=64,
     num_epochs=3,
-    minibatch_size=128,
+    minibatch_size=256,
     learning_rate=5e-4,
     clip_eps=0.1,
-    entropy_coef=0.1,  # with 0.03 the policies of the cover lost their entropy before the last cells were found
+    entropy_coef=0.1,  # with 0.03 to 0.05, or a rate of 1e-3, policies lost their entropy before the last cells
     max_grad_norm=0.5,
     hidden=(128,),
 )
-"""The paper's table for the maze (clip 0.1, gradient norm 0.5, minibatches of 128, 5e-4), smaller, for two cores."""
+"""The paper's table for the maze (clip 0.1, gradient norm 0.5, rate 5e-4), smaller, for two cores."""
 
 MAZE_COVER = PCPGConfig(
     ppo=MAZE_PPO,
-    # Images of one maze differ in one pixel, so their features do in little: with the prototype's ridge of 0.01 the
-    # bonus of a cell never seen is 1.1 times that of the others (measured, size 10), with this one 13 times.
-    explore=ExploreConfig(max_policies=16, ridge=1e-5, num_groups=8),
+    explore=ExploreConfig(
+        max_policies=24,
+        visit_episodes=64,
+        num_groups=32,
+        # A bonus of mean 1 in episodes of 200 steps makes values of 100: their loss swamps the policy's in the shared
+        # body, and at size 20 no policy found a new cell. 1 - gamma brings values back to the order of one.
+        bonus_coef=0.01,
+        # Images of one maze differ in one pixel, so their features do in little: with the prototype's ridge of 0.01 the
+        # bonus of a cell never seen is 1.1 times that of the others (size 10 and 20), with this one 5 to 13 times.
+        ridge=1e-5,
+    ),
     exploit=ExploitConfig(num_rounds=0),
 )
-"""Size 10: seed 1000 all of the open cells after 0.36M steps, seed 1001 95% after 1.2M, in 5 minutes on two cores.
+"""Size 10: every open cell of every maze tried, in less than 3M steps a seed.
 
-Not yet every cell in every seed, which is the target. Reward-free, and no exploit phase: a maze has no goal of its own.
+Reward-free, and no exploit phase: a maze has no goal of its own.
 """
 
 ENV_PRESETS: dict[tuple[str, str], AgentConfig] = {
@@ -255,13 +290,38 @@ ENV_PRESETS: dict[tuple[str, str], AgentConfig] = {
     ("MountainCarContinuous-v0", "ppo-rnd"): BaselineConfig(
         ppo=dataclasses.replace(MOUNTAIN_CAR_PPO, learning_rate=1e-4), rnd=RNDConfig()
     ),
+    ("gymnasium:MountainCarContinuous-v0", "pcpg-bonus"): MOUNTAIN_CAR_BONUS,
+    ("gymnasium:MountainCarContinuous-v0", "ppo"): BaselineConfig(ppo=MOUNTAIN_CAR_PPO),
     ("Maze-v0", "pcpg"): MAZE_COVER,
-    ("Maze-v0", "ppo"): BaselineConfig(ppo=MAZE_PPO, budget=1_000_000),
-    ("Maze-v0", "ppo-rnd"): BaselineConfig(ppo=MAZE_PPO, rnd=RNDConfig(normalise=True), budget=1_000_000),
+    ("Maze-v0", "ppo"): BaselineConfig(ppo=MAZE_PPO, budget=2_700_000, visit_episodes=64),
+    # The paper's coefficient of 1000 would make values of that order; without another reward it has no other effect.
+    ("Maze-v0", "ppo-rnd"): BaselineConfig(
+        ppo=MAZE_PPO, rnd=RNDConfig(coef=1.0, normalise=True), budget=2_700_000, visit_episodes=64
+    ),
 }
 """Where an environment has a preset of its own; each states its claim above or is the paper's row for a baseline."""
 
 
+HOST_PPO = PPOConfig(num_updates=10, num_epochs=6, entropy_coef=0.005)
+"""For environments that are stepped on the host: fewer and smaller updates, used more often."""
+
+HOST_EXPLOIT = ExploitConfig(start_share=0.5, advantage_floor=0.1)
+
+HOST_EXPLORE = ExploreConfig(visit_episodes=64, num_groups=8, ridge=1e-4)
+
+HOST_PRESETS: dict[str, AgentConfig] = {
+    "pcpg": PCPGConfig(HOST_PPO, HOST_EXPLORE, HOST_EXPLOIT),
+    "pcpg-bonus": PCPGConfig(
+        HOST_PPO,
+        dataclasses.replace(HOST_EXPLORE, reward_coef=1.0),
+        ExploitConfig(num_rounds=0, warm_start=True),
+    ),
+    "ppo": BaselineConfig(ppo=HOST_PPO, budget=500_000, visit_episodes=64),
+    "ppo-rnd": BaselineConfig(ppo=HOST_PPO, rnd=RNDConfig(), budget=500_000, visit_episodes=64),
+}
+"""Settings on other people's environments, where an environment has none of its own."""
+
+
 def preset(env: str, algo: str) -> AgentConfig:
     """The settings of an algorithm on an environment, where nothing else is said."""
-    return ENV_PRESETS.get((env, algo), PRESETS[algo])
+    return ENV_PRESETS.get((env, algo)) or (HOST_PRESETS if is_on_host(env) else PRESETS)[algo]

@@ -6,6 +6,7 @@ reward and bonus, the schedules and the share of episodes that start at the star
 
 import dataclasses
 import math
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -13,17 +14,19 @@ import jax.numpy as jnp
 import numpy as np
 
 from pcpg.agents.config import PPOConfig
+from pcpg.agents.lookup import Table, at_observations, of_pairs, seen_through, table_of
 from pcpg.agents.rollout import Rollout, rollout
 from pcpg.cover.bonus import BonusForm, bonus_of_form, quadratic_form
-from pcpg.cover.rollin import draw_roll_in
+from pcpg.cover.rollin import RollIn, draw_roll_in
 from pcpg.envs.protocol import Environment
 from pcpg.learning.ppo import ppo_loss
 from pcpg.learning.returns import gae, normalise
-from pcpg.learning.rnd import RND, RNDConfig, intrinsic_rewards, prediction_error
+from pcpg.learning.rnd import RND, RNDConfig, discounted_sums, intrinsic_rewards, prediction_error
 from pcpg.learning.shuffle import random_order
 from pcpg.learning.update import Adam, minimise
 from pcpg.policies.distributions import Distribution, for_space
 from pcpg.policies.networks import ActorCritic
+from pcpg.policies.normaliser import Normaliser
 
 Metrics = dict[str, jax.Array]
 
@@ -58,10 +61,11 @@ def make_task(
 class CoverArrays(NamedTuple):
     """The cover as the compiled program sees it."""
 
-    phi: Any  # feature map, an Equinox module
-    whiten: Any  # [d, d], see cover/bonus.py
-    members: ActorCritic  # stacked [capacity, ...]
+    phi: Any | None  # feature map, an Equinox module; None: roll-in alone, no bonus
+    whiten: Any  # [d, d], see cover/bonus.py; None without a feature map
+    members: ActorCritic  # stacked [capacity, ...], or those of several covers one after the other
     weights: Any  # [capacity] on the simplex
+    first: Any | None = None  # where this cover's members begin, int32; None: at the front
 
 
 class ImproveInputs(NamedTuple):
@@ -100,7 +104,9 @@ class Samples(NamedTuple):
     next_observations: jax.Array | None  # only for RND
 
 
-class _Carry(NamedTuple):
+class Carry(NamedTuple):
+    """What one update hands to the next."""
+
     policy: ActorCritic
     adam: Adam
     rnd: RND | None
@@ -131,11 +137,11 @@ class Learner:
         num_updates = self.config.num_updates
         key = jax.random.fold_in(jax.random.key(inputs.seed), inputs.round)
 
-        def update(carry: _Carry, scanned: tuple[jax.Array, jax.Array]) -> tuple[_Carry, Any]:
+        def update(carry: Carry, scanned: tuple[jax.Array, jax.Array]) -> tuple[Carry, Any]:
             index, key = scanned
             return self._update(inputs, carry, key, index.astype(jnp.float32) / num_updates)
 
-        carry = _Carry(inputs.policy, inputs.adam, inputs.rnd)
+        carry = Carry(inputs.policy, inputs.adam, inputs.rnd)
         keys = jax.random.split(key, num_updates)
         carry, (metrics, steps, finite) = jax.lax.scan(update, carry, (jnp.arange(num_updates), keys))
         metrics = {name: _mean_where_finite(value) for name, value in metrics.items()}
@@ -155,18 +161,36 @@ class Learner:
         return max(1, math.floor(total * share / minibatch)) * minibatch
 
     def _update(
-        self, inputs: ImproveInputs, carry: _Carry, key: jax.Array, progress: jax.Array
-    ) -> tuple[_Carry, tuple[Metrics, jax.Array, jax.Array]]:
+        self, inputs: ImproveInputs, carry: Carry, key: jax.Array, progress: jax.Array
+    ) -> tuple[Carry, tuple[Metrics, jax.Array, jax.Array]]:
         key_gather, key_keep, key_fit = jax.random.split(key, 3)
-        task = inputs.task
         data = self._gather(inputs, carry.policy, key_gather)
-        bonus, rnd = self._bonus(inputs, carry.rnd, data)
-        samples = self._samples(data, bonus, carry.policy, task, key_keep, with_next=rnd is not None)
+        return self.learn(inputs, carry, data, (key_keep, key_fit), progress)
+
+    def learn(
+        self,
+        inputs: ImproveInputs,  # of which the task and the cover's bonus are used
+        carry: Carry,
+        data: Rollout,
+        keys: tuple[jax.Array, jax.Array],
+        progress: jax.Array,  # share of the round that is over
+        keep: int | None = None,  # samples kept; None: as many as expected
+    ) -> tuple[Carry, tuple[Metrics, jax.Array, jax.Array]]:
+        """One update from these episodes: what goes on to the next, and metrics, steps and what was finite."""
+        key_keep, key_fit = keys
+        task = inputs.task
+        table = table_of(self.env, inputs.env_params)
+        bonus, rnd = self._bonus(inputs, carry.rnd, data, table)
+        rewards, normaliser = self._earned(carry.policy, data)
+        values = seen_through(table, carry.policy).value(data.observations)
+        keep = self.num_samples(self.sample_share < 1.0) if keep is None else keep
+        total = task.reward_coef * rewards + task.bonus_coef * bonus
+        samples = self._samples(data, total, values, task, key_keep, keep, with_next=rnd is not None)
         entropy_coef = _between(task.entropy_coef, progress)
         predictor = None if rnd is None else rnd.predictor
         target = None if rnd is None else rnd.target
         (policy, predictor), adam, losses = minimise(
-            lambda params, part: self._loss(params, part, target, entropy_coef),
+            lambda params, part: self._loss(params, part, target, entropy_coef, table),
             (carry.policy, predictor),
             carry.adam,
             samples,
@@ -176,6 +200,11 @@ class Learner:
             minibatch_size=self.config.minibatch_size,
             max_grad_norm=self.config.max_grad_norm,
         )
+        if normaliser is not None:  # for the next episodes: those of this update were played by the old one
+            seen = data.observations[:-1].reshape(-1, *data.observations.shape[2:])
+            seen = at_observations(lambda observations: observations, table, seen)
+            normaliser = normaliser.with_observations(seen, data.alive.reshape(-1))
+            policy = dataclasses.replace(policy, normaliser=normaliser)
         new_rnd = None if rnd is None else rnd._replace(predictor=predictor)
         whole = jnp.all(data.own | ~data.alive, axis=0)  # episodes the policy played from the start
         metrics = losses | {
@@ -184,54 +213,74 @@ class Learner:
         }
         watched = (data.rewards, data.observations, bonus, losses["policy_loss"] + losses["value_loss"])
         finite = jnp.stack([jnp.all(jnp.isfinite(value)) for value in watched])
-        return _Carry(policy, adam, new_rnd), (metrics, jnp.sum(data.alive, dtype=jnp.int32), finite)
+        return Carry(policy, adam, new_rnd), (metrics, jnp.sum(data.alive, dtype=jnp.int32), finite)
 
     def _gather(self, inputs: ImproveInputs, policy: ActorCritic, key: jax.Array) -> Rollout:
         key_roll_in, key_rollout = jax.random.split(key)
-        roll_in = None
-        if inputs.cover is not None:
-            roll_in = draw_roll_in(
-                key_roll_in,
-                inputs.cover.members,
-                inputs.cover.weights,
-                num_episodes=self.config.num_episodes,
-                num_groups=self.num_groups,
-                horizon=self.env.max_steps,
-                start_share=inputs.task.start_share,
-            )
+        roll_in = self.draw_roll_in(inputs, key_roll_in)
+        table = table_of(self.env, inputs.env_params)
+        if table is not None and roll_in is not None:
+            roll_in = roll_in._replace(policies=jax.vmap(lambda member: seen_through(table, member))(roll_in.policies))
         return rollout(
             self.env,
             inputs.env_params,
-            policy,
+            seen_through(table, policy),
             self.distribution,
             key_rollout,
             num_episodes=self.config.num_episodes,
             roll_in=roll_in,
             epsilon=inputs.task.epsilon,
+            numbered=table is not None,
         )
 
-    def _bonus(self, inputs: ImproveInputs, rnd: RND | None, data: Rollout) -> tuple[jax.Array, RND | None]:
-        if inputs.cover is not None:
-            phi = features_of(self.distribution, inputs.cover.phi, data)
-            form = quadratic_form(phi, inputs.cover.whiten)
+    def draw_roll_in(self, inputs: ImproveInputs, key: jax.Array) -> RollIn | None:
+        """Who acts before the policy in the episodes of an update, and for how long; None without a cover."""
+        if inputs.cover is None:
+            return None
+        return draw_roll_in(
+            key,
+            inputs.cover.members,
+            inputs.cover.weights,
+            first=inputs.cover.first,
+            num_episodes=self.config.num_episodes,
+            num_groups=self.num_groups,
+            horizon=self.env.max_steps,
+            start_share=inputs.task.start_share,
+        )
+
+    def _bonus(
+        self, inputs: ImproveInputs, rnd: RND | None, data: Rollout, table: Table | None
+    ) -> tuple[jax.Array, RND | None]:
+        cover = inputs.cover
+        if cover is not None and cover.phi is not None:
+            phi, whiten = cover.phi, cover.whiten
+            form = of_pairs(lambda *pairs: quadratic_form(phi.batch(*pairs), whiten), self.distribution, table, data)
             return bonus_of_form(form, self.bonus_form, beta=self.beta, gamma=self.config.gamma), rnd
         if rnd is not None and self.rnd is not None:
-            following = data.observations[1:]
-            return intrinsic_rewards(rnd, following, data.own, gamma=self.config.gamma, config=self.rnd)
+            error = at_observations(partial(prediction_error, rnd.predictor, rnd.target), table, data.observations[1:])
+            return intrinsic_rewards(rnd, error, data.own, gamma=self.config.gamma, config=self.rnd)
         return jnp.zeros_like(data.rewards), rnd
+
+    def _earned(self, policy: ActorCritic, data: Rollout) -> tuple[jax.Array, Normaliser | None]:
+        """The rewards as the policy's critic counts them, and its normaliser with their returns added."""
+        normaliser = policy.normaliser
+        if normaliser is None:
+            return data.rewards, None
+        returns = discounted_sums(data.rewards, self.config.gamma)
+        normaliser = normaliser.with_returns(returns.reshape(-1), data.alive.reshape(-1))
+        return normaliser.earned(data.rewards), normaliser
 
     def _samples(
         self,
         data: Rollout,
-        bonus: jax.Array,
-        policy: ActorCritic,
+        rewards: jax.Array,
+        values: jax.Array,
         task: Task,
         key: jax.Array,
+        keep: int,
         *,
         with_next: bool,
     ) -> Samples:
-        rewards = task.reward_coef * data.rewards + task.bonus_coef * bonus
-        values = policy.value(data.observations)
         advantages, targets = gae(
             rewards,
             values[:-1],
@@ -251,18 +300,21 @@ class Learner:
             data.observations[1:] if with_next else None,
         )
         samples = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), samples)
-        has_roll_in = self.sample_share < 1.0
-        keep = self.num_samples(has_roll_in)
         if keep == samples.mask.shape[0]:
             return samples
         order = random_order(key, samples.mask.shape[0], last=~samples.mask)
         return jax.tree.map(lambda x: x[order[:keep]], samples)
 
     def _loss(
-        self, params: tuple[ActorCritic, Any], part: Samples, target: Any, entropy_coef: jax.Array
+        self,
+        params: tuple[ActorCritic, Any],
+        part: Samples,
+        target: Any,
+        entropy_coef: jax.Array,
+        table: Table | None,
     ) -> tuple[jax.Array, Metrics]:
         policy, predictor = params
-        outputs, value = policy.outputs_and_value(part.observations)
+        outputs, value = at_observations(policy.outputs_and_value, table, part.observations)
         loss, metrics = ppo_loss(
             self.distribution.log_prob(outputs, part.actions),
             self.distribution.entropy(outputs),
@@ -277,17 +329,9 @@ class Learner:
         )
         if part.next_observations is None:
             return loss, metrics
-        error = prediction_error(predictor, target, part.next_observations)
+        error = at_observations(partial(prediction_error, predictor, target), table, part.next_observations)
         rnd_loss = jnp.sum(jnp.where(part.mask, error, 0.0)) / jnp.maximum(jnp.sum(part.mask), 1)
         return loss + rnd_loss, metrics | {"rnd_loss": rnd_loss}
-
-
-def features_of(distribution: Distribution, phi: Any, data: Rollout) -> jax.Array:
-    """phi of every pair of a rollout, [T, E, d]."""
-    shape = data.rewards.shape
-    observations = data.observations[:-1].reshape(-1, *data.observations.shape[2:])
-    actions = distribution.to_env(data.actions).reshape(-1, *data.actions.shape[2:])
-    return phi.batch(observations, actions).reshape(*shape, -1)
 
 
 def _between(ends: jax.Array, progress: jax.Array) -> jax.Array:

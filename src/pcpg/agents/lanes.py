@@ -35,13 +35,14 @@ def available_cores() -> int:
 class Program(Generic[Inputs, Outputs]):
     """A pure function of one seed's inputs, compiled at its first use and never again."""
 
-    def __init__(self, function: Callable[[Inputs], Outputs], lanes: int) -> None:
-        self.lanes = lanes
+    def __init__(self, function: Callable[[Inputs], Outputs], lanes: int, axes: Any = 0) -> None:
+        """`axes` are those of `jax.vmap`: None for a part of the inputs that is the same for all seeds."""
+        self.lanes, self.axes = lanes, axes
         self.compile_seconds = 0.0
         self.compilations = 0
         # One XLA thread a seed: the cores are filled with seeds, and no result depends on their number.
         options = {"xla_cpu_multi_thread_eigen": False} if jax.default_backend() == "cpu" else {}
-        mapped = function if lanes == 1 else jax.vmap(function)
+        mapped = function if lanes == 1 else jax.vmap(function, in_axes=(axes,))
         self._jitted = jax.jit(mapped, compiler_options=options)
         self._compiled: Callable[[Any], Any] | None = None
 
@@ -50,7 +51,7 @@ class Program(Generic[Inputs, Outputs]):
         if not inputs:
             return []
         batches = [inputs[i : i + self.lanes] for i in range(0, len(inputs), self.lanes)]
-        packed = [_pack(batch, self.lanes) for batch in batches]
+        packed = [_pack(batch, self.lanes, self.axes) for batch in batches]
         compiled = self._compile(packed[0])
         with ThreadPoolExecutor(max_workers=available_cores() if self.lanes == 1 else 1) as pool:
             outputs = list(pool.map(lambda arguments: jax.device_get(compiled(arguments)), packed))
@@ -69,11 +70,15 @@ class Program(Generic[Inputs, Outputs]):
         return self._compiled
 
 
-def _pack(batch: Sequence[Inputs], lanes: int) -> Any:
+def _pack(batch: Sequence[Inputs], lanes: int, axes: Any) -> Any:
     if lanes == 1:
         return batch[0]
     padded = list(batch) + [batch[0]] * (lanes - len(batch))
-    return jax.tree.map(lambda *leaves: np.stack(leaves), *padded)
+
+    def join(axis: int | None, *parts: Any) -> Any:
+        return parts[0] if axis is None else jax.tree.map(lambda *leaves: np.stack(leaves), *parts)
+
+    return jax.tree.map(join, axes, *padded, is_leaf=lambda axis: axis is None)
 
 
 def _unpack(output: Any, count: int, lanes: int) -> list[Any]:

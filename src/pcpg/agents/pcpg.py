@@ -8,16 +8,19 @@ growing it exploits: a policy is trained on the reward, with restarts rolled in 
 import dataclasses
 import functools
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 
+from pcpg.agents.collector import HostImprove, HostVisit, improve_program, visit_program
 from pcpg.agents.config import ExploreConfig, PCPGConfig, sized
+from pcpg.agents.exploit import FRESH, end_of_round, exploit_task, fresh_policy
 from pcpg.agents.explore import Covered, Parts, cover_step, explore_step
 from pcpg.agents.improve import CoverArrays, ImproveInputs, ImproveOutputs, Learner, Task, make_task
-from pcpg.agents.lanes import Program
+from pcpg.agents.lanes import Program, available_cores
 from pcpg.agents.rounds import after_round, check_updates, check_visits, plain
-from pcpg.agents.state import DONE, EXPLOIT, EXPLORE, Member, Report, SeedState, int32, weights_rng
+from pcpg.agents.state import DONE, EXPLOIT, EXPLORE, Member, Report, SeedState, int32
 from pcpg.agents.visit import VisitInputs, Visitor, Visits
 from pcpg.cover.bonus import whitening
 from pcpg.cover.cover import Cover, add_member, empty_cover, with_weights
@@ -25,7 +28,7 @@ from pcpg.cover.design import Design, d_optimal, uniform
 from pcpg.envs.protocol import Environment
 from pcpg.features.base import FeatureMap
 from pcpg.learning.update import init_adam
-from pcpg.policies.networks import ActorCritic, init_actor_critic
+from pcpg.policies.networks import ActorCritic
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,7 +41,7 @@ class PCPG:
     lanes: int
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "config", sized(self.config, self.env.max_steps))
+        object.__setattr__(self, "config", sized(self.config, self.env))
 
     @property
     def capacity(self) -> int:
@@ -51,7 +54,7 @@ class PCPG:
         return self.capacity + self.config.exploit.num_rounds
 
     @functools.cached_property
-    def improve(self) -> Program[ImproveInputs, ImproveOutputs]:
+    def improve(self) -> Program[ImproveInputs, ImproveOutputs] | HostImprove:
         explore, exploit = self.config.explore, self.config.exploit
         learner = Learner(
             self.env,
@@ -61,15 +64,15 @@ class PCPG:
             beta=explore.beta,
             sample_share=min(explore.start_share, exploit.start_share),
         )
-        return Program(learner.improve, self.lanes)
+        return improve_program(learner, self.lanes)
 
     @functools.cached_property
-    def visit(self) -> Program[VisitInputs, Visits]:
-        return Program(Visitor(self.env, self.config.explore.visit_episodes).visit, self.lanes)
+    def visit(self) -> Program[VisitInputs, Visits] | HostVisit:
+        return visit_program(Visitor(self.env, self.config.explore.visit_episodes), self.lanes)
 
     def init(self, seed: int) -> SeedState:
         """A seed before its first round: a random policy and an empty cover."""
-        policy = self._fresh_policy(seed, 0)
+        policy = fresh_policy(self.env, self.config.ppo, seed, 0)
         cover = empty_cover(policy, self.phi.dim, self.capacity)
         return SeedState.start(seed, policy, init_adam(policy), num_cells=self.env.num_cells, cover=cover)
 
@@ -80,15 +83,6 @@ class PCPG:
         results = [*self._explore(exploring), *self._exploit(exploiting)]
         by_seed = {int(state.seed): (state, report) for state, report in results}
         return [by_seed[int(state.seed)] for state in states]
-
-    def _fresh_policy(self, seed: int, stream: int) -> ActorCritic:
-        return init_actor_critic(
-            weights_rng(seed, stream),
-            self.env.observation_space,
-            self.env.action_space,
-            hidden=self.config.ppo.hidden,
-            shared_body=self.config.ppo.shared_body,
-        )
 
     def _reachable(self, state: SeedState) -> np.ndarray:
         return self.env.reachable_cells(self.env.instance(int(state.seed)))
@@ -115,7 +109,8 @@ class PCPG:
 
         def weights(covers: list[Cover]) -> list[np.ndarray]:
             design = d_optimal if config.weights == "d-optimal" else uniform
-            designs[:] = [design(cover.used, ridge=config.ridge) for cover in covers]
+            with ThreadPoolExecutor(available_cores()) as pool:  # LAPACK's work, which needs no lock
+                designs[:] = pool.map(lambda cover: design(cover.used, ridge=config.ridge), covers)
             return [design.weights for design in designs]
 
         def extend(covers: list, policies: list, sigmas: list) -> list[Cover]:
@@ -171,7 +166,8 @@ class PCPG:
         if exploit.num_rounds == 0:
             return state._replace(phase=int32(DONE))
         if not exploit.warm_start:
-            fresh = self._fresh_policy(int(state.seed), 1)
+            fresh = fresh_policy(self.env, self.config.ppo, int(state.seed), FRESH)
+            fresh = dataclasses.replace(fresh, normaliser=state.policy.normaliser)
             state = state._replace(policy=fresh, best_policy=fresh, best_return=np.asarray(-np.inf))
         return state._replace(phase=int32(EXPLOIT), phase_round=int32(0), adam=init_adam(state.policy))
 
@@ -187,17 +183,13 @@ class PCPG:
             [state.adam for state in states],
             covers,
             [scaled_whitening(cover, self.config.explore) for cover in covers],
-            [self._exploit_task(int(state.phase_round)) for state in states],
+            [exploit_task(self.config, int(state.phase_round)) for state in states],
         )
         visits = self._visit(states, [output.policy for output in outputs])
-        results = []
-        for state, output, seen in zip(states, outputs, visits, strict=True):
-            state = state._replace(policy=output.policy, adam=output.adam)
-            state, metrics = after_round(state, seen, output, self._reachable(state))
-            if state.phase_round >= self.config.exploit.num_rounds:
-                state = state._replace(phase=int32(DONE))
-            results.append((state, Report(plain(metrics), None)))
-        return results
+        return [
+            end_of_round(state, output, seen, self._reachable(state), self.config.exploit.num_rounds)
+            for state, output, seen in zip(states, outputs, visits, strict=True)
+        ]
 
     # The programs.
 
@@ -254,19 +246,6 @@ class PCPG:
             advantage_floor=explore.advantage_floor,
         )
 
-    def _exploit_task(self, phase_round: int) -> Task:
-        exploit, ppo = self.config.exploit, self.config.ppo
-        left, then = (1 - (phase_round + ahead) / exploit.num_rounds if exploit.anneal else 1.0 for ahead in (0, 1))
-        return make_task(
-            reward_coef=1.0,
-            bonus_coef=0.0,
-            start_share=exploit.start_share,
-            epsilon=exploit.epsilon,
-            learning_rate=(ppo.learning_rate * left, ppo.learning_rate * then),
-            entropy_coef=(ppo.entropy_coef * left, ppo.entropy_coef * then),
-            advantage_floor=exploit.advantage_floor,
-        )
-
 
 def scaled_whitening(cover: Cover, config: ExploreConfig) -> np.ndarray:
     """W of cover/bonus.py as float32; scaled by the cover, such that the form has mean 1 over its policies."""
@@ -281,8 +260,10 @@ def scaled_whitening(cover: Cover, config: ExploreConfig) -> np.ndarray:
 def exploration_is_over(log_dets: np.ndarray, config: ExploreConfig, capacity: int) -> bool:
     """Whether the cover is full, or its log-determinant grew too little for too long.
 
-    The rule sees features alone, nothing of the environment's internals: `log_dets[i]` is the largest log det of a
-    mixture of the first i + 1 covariances, which a policy that reaches nothing new cannot raise.
+    The rule sees features alone, nothing of the environment's internals. With D-optimal weights `log_dets[i]` is the
+    largest log det of a mixture of the first i + 1 covariances, which a policy that reaches nothing new cannot raise
+    and no policy can lower. With uniform weights it is that of their plain mean: a policy may lower it, and one that
+    only repeats what the rarer members reach may raise it, so the rule is then no more than a sign.
     """
     if len(log_dets) >= capacity:
         return True

@@ -46,10 +46,15 @@ def rollout(
     roll_in: RollIn | None = None,
     epsilon: jax.Array | float = 0.0,
     greedy: bool = False,
+    numbered: bool = False,
 ) -> Rollout:
-    """Whole episodes from the start state; with a roll-in, the first own step is epsilon-greedy."""
+    """Whole episodes from the start state; with a roll-in, the first own step is epsilon-greedy.
+
+    `numbered`: observations are their numbers in the environment's table, and so the policies take them.
+    """
     key_reset, key_steps = jax.random.split(key)
     observation, state = jax.vmap(env.reset, (0, None))(jax.random.split(key_reset, num_episodes), params)
+    observation = jax.vmap(env.state_index)(state) if numbered else observation
 
     def step(carry: _Carry, inputs: tuple[jax.Array, jax.Array]) -> tuple[_Carry, Rollout]:
         t, key = inputs
@@ -79,8 +84,9 @@ def rollout(
             own & alive,
             jnp.where(alive, cells, -1),
         )
+        following = jax.vmap(env.state_index)(moved.state) if numbered else moved.observation
         next_carry = _Carry(
-            _select(alive, moved.observation, carry.observation),
+            _select(alive, following, carry.observation),
             jax.tree.map(lambda new, old: _select(alive, new, old), moved.state, carry.state),
             alive & ~(moved.terminated | moved.truncated),
         )

@@ -13,10 +13,11 @@ from typing import Any
 from pcpg.agents.config import PRESETS, AgentConfig, BaselineConfig, PCPGConfig, preset, sized
 from pcpg.envs.options import nearest
 from pcpg.envs.protocol import Environment
-from pcpg.envs.registry import make, spec
-from pcpg.envs.spaces import Image
+from pcpg.envs.registry import complete_options, make
 from pcpg.features import FEATURES, make_features
 from pcpg.features.base import FeatureMap
+from pcpg.features.defaults import suggested
+from pcpg.features.own import is_own_features
 from pcpg.runs.documents import plain
 
 MAX_SEED = 2**32 - 1
@@ -31,6 +32,7 @@ KINDS = {
 
 ENV_FEATURES: dict[str, tuple[str, dict[str, Any]]] = {
     "MountainCarContinuous-v0": ("fourier", {}),
+    "gymnasium:MountainCarContinuous-v0": ("fourier", {}),
     # A smaller kernel than the paper's 32, 64 and 512: on two cores those alone cost more than all the rest.
     "Maze-v0": ("random-conv", {"num_features": 128, "num_kernels": [16, 32]}),
 }
@@ -55,6 +57,8 @@ class RunConfig:
     seeds: int = 1
     lanes: int = 0
     feature_seed: int = 0
+    source: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    """The cover of another run that this one exploits, see agents/covers.py; empty: the run explores by itself."""
 
     def __post_init__(self) -> None:
         check_choice("algorithm", self.algo, PRESETS)
@@ -95,7 +99,8 @@ class RunConfig:
     def make_features(self, env: Environment) -> FeatureMap:
         """The feature map of the run: one for all seeds, so that none depends on which others run beside it."""
         options = json.dumps(plain(self.feature_options, "feature_options"))
-        build = _make_features if isinstance(env, Hashable) else _make_features.__wrapped__
+        can_be_kept = isinstance(env, Hashable) and not is_own_features(self.features)
+        build = _make_features if can_be_kept else _make_features.__wrapped__
         return build(self.features, env, self.feature_seed, options)
 
     def to_json(self) -> dict[str, Any]:
@@ -122,19 +127,18 @@ class RunConfig:
     def resolved(self) -> "RunConfig":
         """The configuration with every default written out and every formula worked out."""
         config = self.checked()
-        return dataclasses.replace(config, agent=sized(config.agent, config.make_env().max_steps))
+        return dataclasses.replace(config, agent=sized(config.agent, config.make_env()))
 
     def checked(self) -> "RunConfig":
         """The configuration with the options of environment and features written out; refuses what cannot be built."""
-        env = self.make_env()
-        options = {
-            option.name: self.env_options.get(option.name, option.default) for option in spec(self.env)[0].options
-        }
-        features = default_features(self.env, env) if self.features == "auto" else self.features
-        check_choice("features", features, FEATURES)
+        options = complete_options(self.env, self.env_options)
+        env = make(self.env, **options)
+        own = default_features(self.env, env, self.feature_seed)
+        features = own[0] if self.features == "auto" else self.features
+        if not is_own_features(features):
+            check_choice("features", features, FEATURES)
         config = dataclasses.replace(self, env_options=options, features=features)
         if isinstance(self.agent, PCPGConfig):
-            own = ENV_FEATURES.get(self.env, ("", {}))
             written = feature_defaults(features) | (own[1] if own[0] == features else {}) | dict(self.feature_options)
             config = dataclasses.replace(config, feature_options=plain(written, "feature_options"))
             config.make_features(env)
@@ -143,6 +147,8 @@ class RunConfig:
 
 def feature_defaults(features: str) -> dict[str, Any]:
     """The options of a feature map that have a default, with it."""
+    if is_own_features(features):
+        return {}
     options = inspect.signature(FEATURES[features]).parameters.values()
     return {o.name: o.default for o in options if o.kind is o.KEYWORD_ONLY and o.default is not o.empty}
 
@@ -156,11 +162,9 @@ def _make_features(name: str, env: Environment, seed: int, options: str) -> Feat
         raise ConfigError(f"features {name!r}: {error}") from error
 
 
-def default_features(env_id: str, env: Environment) -> str:
-    """The feature map of the environment's own, or that suits the observations, where none is named."""
-    if env_id in ENV_FEATURES:
-        return ENV_FEATURES[env_id][0]
-    return "random-conv" if isinstance(env.observation_space, Image) else "identity"
+def default_features(env_id: str, env: Environment, seed: int) -> tuple[str, dict[str, Any]]:
+    """The feature map of the environment's own, or that suits the observations, where none is named; its options."""
+    return ENV_FEATURES.get(env_id) or suggested(env, seed)
 
 
 def check_choice(what: str, value: Any, valid: typing.Iterable[str]) -> None:

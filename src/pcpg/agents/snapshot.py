@@ -63,6 +63,8 @@ def _moving(state: SeedState) -> SeedState:
 
 def _whole_cover(start: SeedState, head: Any, members: Sequence[Mapping[str, np.ndarray]]) -> Cover:
     cover: Any = start.cover
+    if cover.size > 0:  # a cover that was there before the first round
+        return cover
     stacked = jax.tree.map(np.copy, cover.members)
     sigmas = cover.sigmas.copy()
     for index in range(int(head.size)):

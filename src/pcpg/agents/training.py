@@ -4,23 +4,29 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from pcpg.agents.build import Agent, build_agent
 from pcpg.agents.compile_cache import enable_compile_cache
+from pcpg.agents.covers import Covers, fetch_members, read_source_covers
+from pcpg.agents.exploit import Exploiter
 from pcpg.agents.interrupt import stop_on_interrupt
 from pcpg.agents.machine import device_kind, what_changed
 from pcpg.agents.pcpg import PCPG
-from pcpg.agents.run_config import RunConfig
+from pcpg.agents.run_config import ConfigError, RunConfig
+from pcpg.agents.saved_features import check_features, with_saved_features
 from pcpg.agents.snapshot import pack_members, pack_states, unpack_states
 from pcpg.agents.state import DONE, EXPLORE, SeedState
+from pcpg.envs.given_reward import Reward
+from pcpg.envs.host import HostEnvironment
 from pcpg.runs import checkpoints
 from pcpg.runs.arrays import flatten, write_arrays
 from pcpg.runs.errors import DamagedFile
 from pcpg.runs.folder import RunFolder
+from pcpg.runs.loggers import opened
 from pcpg.runs.metrics import JsonLines, Logger, read_metrics
 
 
@@ -50,34 +56,56 @@ Observer = Callable[[Progress], None]
 Say = Callable[[str], None]
 
 
-def start_run(config: RunConfig, path: Any) -> RunFolder:
+def start_run(config: RunConfig, path: Any, reward: Reward | None = None) -> RunFolder:
     """The folder of a new run; refuses a folder that is taken, and what cannot be built before it makes one."""
     config = config.resolved()
-    build_agent(config).init(config.seed)
+    check_instances(config)
+    covers = read_source_covers(RunFolder.open(config.source["run"]), config) if config.source else None
+    build_agent(config, covers, reward).init(config.seed)
     return RunFolder.create(path, config.to_json())
+
+
+def check_instances(config: RunConfig) -> None:
+    """Refuse an option that the instance of some seed cannot have, such as a goal inside a wall of its maze."""
+    env = config.make_env()
+    for seed in config.seed_list:
+        try:
+            env.instance(seed)
+        except ValueError as error:
+            raise ConfigError(f"{config.env}, seed {seed}: {error}") from error
 
 
 def train_run(
     folder: RunFolder,
     *,
     observer: Observer | None = None,
-    loggers: tuple[Logger, ...] = (),
+    loggers: Iterable[Logger | str] = (),
     notice: Say = lambda text: None,
     leave: Callable[[], None] | None = None,
+    reward: Reward | None = None,
 ) -> Trained:
     """Train a run to its end, from its last whole checkpoint or from its config.
+
+    A run that was given a reward in Python needs it again. `loggers` take every report; "tensorboard" and "wandb"
+    name those of pcpg.runs.loggers.
 
     Ctrl-C ends the training after the round, with `finished` false; a second one calls `leave` where it is given.
     """
     if folder.is_finished:
-        return Trained(True, 0, 0.0, 0.0, 0)
+        with opened(loggers, folder):  # those that are made by name take the reports there are
+            return Trained(True, 0, 0.0, 0.0, 0)
     enable_compile_cache()
     config = RunConfig.from_json(folder.config)
-    agent = build_agent(config)
     with folder.lock(), stop_on_interrupt(notice, leave) as stop:
-        states, step, hashes = _restore(folder, agent, config, notice)
-        run = _Loop(folder, agent, states, step, hashes, loggers, observer)
-        run.train(stop)
+        agent = build_agent(config, _own_covers(folder, config), reward)
+        for text in agent.env.notices if isinstance(agent.env, HostEnvironment) else ():
+            notice(text)
+        agent, features = with_saved_features(folder, agent)
+        states, step, hashes = _restore(folder, agent, config, features, notice)
+        run = _Loop(folder, agent, states, step, hashes, features, observer)
+        with opened(loggers, folder) as others:
+            run.loggers = (run.metrics, *others)
+            run.train(stop)
     return run.trained()
 
 
@@ -91,15 +119,17 @@ class _Loop:
         states: list[SeedState],
         step: int,
         hashes: list[str],
-        loggers: tuple[Logger, ...],
+        features: str | None,
         observer: Observer | None,
     ) -> None:
         self.folder, self.agent, self.states, self.step, self.hashes = folder, agent, states, step, hashes
+        self.features = features
         self.metrics, self.timings = JsonLines(folder.metrics), JsonLines(folder.timings)
         # What was reported after the checkpoint is reported again.
         self.metrics.truncate_to(step)
         self.timings.truncate_to(step)
-        self.loggers, self.observer = (self.metrics, *loggers), observer
+        self.loggers: tuple[Logger, ...] = (self.metrics,)
+        self.observer = observer
         self.latest = {record["seed"]: record for record in read_metrics(folder.metrics)}
         self.began = time.perf_counter()
         self.compiled_before = [(program.compilations, program.compile_seconds) for program in self._programs]
@@ -165,7 +195,7 @@ class _Loop:
 
     def _save(self) -> None:
         self.metrics.sync()
-        state = {"members": self.hashes, "device": device_kind()}
+        state = {"members": self.hashes, "features": self.features, "device": device_kind()}
         checkpoints.save(self.folder.checkpoints, self.step, pack_states(self.states), state)
 
     def _finish(self) -> None:
@@ -203,14 +233,15 @@ def rounds_left(agent: Agent, state: SeedState) -> int:
     """How many rounds a seed has before it: at most for PC-PG, about for the baselines, whose budget is in steps."""
     if state.phase == DONE:
         return 0
-    if isinstance(agent, PCPG):
-        if state.phase == EXPLORE and state.cover is not None:
-            return agent.capacity - int(state.cover.size) + agent.config.exploit.num_rounds
+    if isinstance(agent, PCPG) and state.phase == EXPLORE and state.cover is not None:
+        return agent.capacity - int(state.cover.size) + agent.config.exploit.num_rounds
+    if isinstance(agent, PCPG | Exploiter):
         return agent.config.exploit.num_rounds - int(state.phase_round)
     if state.round == 0:
         return agent.max_rounds
     steps_per_round = int(state.env_steps) / int(state.round)
-    return max(1, math.ceil((agent.config.budget - int(state.env_steps)) / steps_per_round))
+    left = max(1, math.ceil((agent.config.budget - int(state.env_steps)) / steps_per_round))
+    return min(left, agent.config.num_rounds - int(state.round)) if agent.config.num_rounds else left
 
 
 def final_policies(states: list[SeedState]) -> dict[str, np.ndarray]:
@@ -222,18 +253,35 @@ def final_policies(states: list[SeedState]) -> dict[str, np.ndarray]:
     return arrays
 
 
-def _restore(folder: RunFolder, agent: Agent, config: RunConfig, notice: Say) -> tuple[list[SeedState], int, list[str]]:
+def _own_covers(folder: RunFolder, config: RunConfig) -> Covers | None:
+    """The covers that the run exploits, from its own copy; None where it explores by itself."""
+    if not config.source:
+        return None
+    fetch_members(folder, config.source)
+    try:
+        return read_source_covers(folder, config)
+    except DamagedFile as error:
+        raise DamagedFile(error.path, f"{error.cause}; the cover cannot be restored without it") from error
+
+
+def _restore(
+    folder: RunFolder, agent: Agent, config: RunConfig, features: str | None, notice: Say
+) -> tuple[list[SeedState], int, list[str]]:
     fresh = [agent.init(seed) for seed in config.seed_list]
     checkpoint = checkpoints.load_latest(folder.checkpoints)
     if checkpoint is None:
-        folder.drop_members(0)
-        return fresh, 0, []
+        given = list(config.source.get("members", []))
+        folder.drop_members(len(given))
+        return fresh, 0, given
     for skipped in checkpoint.skipped:
         notice(f"{skipped.reason}; going back to the checkpoint of step {checkpoint.step}")
     changed = what_changed(checkpoint.state.get("device"), checkpoint.versions)
     if changed:
         notice(f"saved with {changed}: bit-equal results are not promised")
+    check_features(folder, features, checkpoint.state.get("features"))
     hashes = list(checkpoint.state["members"])
+    if config.source:
+        return unpack_states(checkpoint.arrays, fresh, []), checkpoint.step, hashes
     try:
         members = [folder.read_member(index, sha256) for index, sha256 in enumerate(hashes)]
     except DamagedFile as error:

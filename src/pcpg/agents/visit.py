@@ -6,9 +6,8 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from pcpg.agents.improve import features_of
-from pcpg.agents.rollout import rollout
-from pcpg.cover.covariance import covariance
+from pcpg.agents.lookup import Table, covariance_of, seen_through, table_of
+from pcpg.agents.rollout import Rollout, rollout
 from pcpg.envs.protocol import Environment
 from pcpg.policies.distributions import for_space
 from pcpg.policies.networks import ActorCritic
@@ -48,20 +47,25 @@ class Visitor:
         distribution = for_space(self.env.action_space)
         # A stream of its own: the updates of the same round use the keys that fold_in gives for 0 .. num_updates - 1.
         key = jax.random.fold_in(jax.random.fold_in(jax.random.key(inputs.seed), inputs.round), 2**31)
+        table = table_of(self.env, inputs.env_params)
         data = rollout(
             self.env,
             inputs.env_params,
-            inputs.policy,
+            seen_through(table, inputs.policy),
             distribution,
             key,
             num_episodes=self.num_episodes,
             greedy=self.greedy,
+            numbered=table is not None,
         )
+        return self.measure(inputs.phi, data, table)
+
+    def measure(self, phi: Any | None, data: Rollout, table: Table | None = None) -> Visits:
+        """What the episodes show; a covariance where there is a feature map."""
         sigma = None
         finite = jnp.all(jnp.isfinite(data.rewards)) & jnp.all(jnp.isfinite(data.observations))
-        if inputs.phi is not None:
-            phi = features_of(distribution, inputs.phi, data)
-            sigma = covariance(phi.reshape(-1, phi.shape[-1]), data.alive.reshape(-1))
+        if phi is not None:
+            sigma = covariance_of(phi, for_space(self.env.action_space), table, data)
             finite &= jnp.all(jnp.isfinite(sigma))
         lengths = jnp.sum(data.alive, axis=0, dtype=jnp.int32)
         size = self.env.num_cells

@@ -24,7 +24,13 @@ def whitening(sigma_sum: np.ndarray, ridge: float) -> np.ndarray:
     if not np.all(np.isfinite(sigma_sum)):
         raise ValueError("the covariance of the cover holds a value that is not finite")
     dim = sigma_sum.shape[-1]
-    lower = np.linalg.cholesky(np.asarray(sigma_sum, np.float64) + ridge * np.eye(dim))
+    sigma_sum = np.asarray(sigma_sum, np.float64)
+    try:
+        lower = np.linalg.cholesky(sigma_sum + ridge * np.eye(dim))
+    except np.linalg.LinAlgError:
+        # Covariances come in float32: their least eigenvalues may lie below zero by more than a small ridge.
+        values, vectors = np.linalg.eigh(sigma_sum)
+        return vectors / np.sqrt(np.maximum(values, 0.0) + ridge)
     return np.linalg.solve(lower, np.eye(dim)).T
 
 

@@ -12,3 +12,9 @@ def covariance(phi: jax.Array, mask: jax.Array) -> jax.Array:
     kept = jnp.where(mask[:, None], phi, 0.0)
     total = jnp.matmul(kept.T, kept, precision=EXACT)
     return total / jnp.maximum(jnp.sum(mask), 1)
+
+
+def weighted_covariance(phi: jax.Array, weights: jax.Array) -> jax.Array:
+    """Mean of phi phi' under weights [n] that need not sum to one, [d, d]."""
+    scaled = phi * jnp.sqrt(weights / jnp.maximum(jnp.sum(weights), 1e-30))[:, None]
+    return jnp.matmul(scaled.T, scaled, precision=EXACT)

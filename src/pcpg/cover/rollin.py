@@ -17,9 +17,10 @@ class RollIn(NamedTuple):
 
 def draw_roll_in(
     key: jax.Array,
-    members: Policy,  # stacked [capacity, ...]
+    members: Policy,  # stacked [capacity, ...], or more than those
     weights: jax.Array,  # [capacity] on the simplex
     *,
+    first: jax.Array | None = None,  # the member that weights[0] belongs to; None: the first
     num_episodes: int,
     num_groups: int,
     horizon: int,
@@ -36,6 +37,7 @@ def draw_roll_in(
     # Long sums are rounded in blocks, so a place without weight may seem to have some; it is never drawn all the same.
     drawn = (point < cumulative) & (weights > 0)
     index = jnp.where(jnp.any(drawn, axis=-1), jnp.argmax(drawn, axis=-1), jnp.argmax(weights))
+    index = index if first is None else first + index
     policies = jax.tree.map(lambda leaf: jnp.asarray(leaf)[index], members)
     length = jax.random.randint(key_length, (num_episodes,), 0, horizon, dtype=jnp.int32)
     at_start = jax.random.uniform(key_start, (num_episodes,), jnp.float32) < start_share

@@ -10,7 +10,7 @@ from pcpg.envs.lock import CombinationLock
 from pcpg.envs.options import InvalidOption
 from pcpg.envs.protocol import CellGrid, Environment, Step
 from pcpg.envs.registry import EnvironmentSpec, UnknownEnvironment, make, register, spec
-from pcpg.envs.spaces import Box, Discrete, Image, Space, flat_size
+from pcpg.envs.spaces import Box, Discrete, Image, MultiDiscrete, Space, flat_size
 from pcpg.envs.tabular import Tabular, TabularModel, occupancy, optimal_value, policy_value
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "EnvironmentSpec",
     "Image",
     "InvalidOption",
+    "MultiDiscrete",
     "Space",
     "Step",
     "Tabular",

@@ -18,7 +18,7 @@ import numpy as np
 
 from pcpg.envs.protocol import Environment, Step
 from pcpg.envs.pytrees import WEAK, same, stacked, types_of, unused
-from pcpg.envs.spaces import Box, Discrete, Image, Space
+from pcpg.envs.spaces import Box, Discrete, Image, MultiDiscrete, Space
 
 AnyEnvironment = Environment[Any, Any]
 REPEATED = 20  # decisions that are played again, side by side
@@ -83,7 +83,7 @@ def _check_definition(env: AnyEnvironment) -> None:
     _require(env == twin and hash(env) == hash(twin), "two copies with the same options must be equal")
     for name in ("observation_space", "action_space"):
         space = getattr(env, name)
-        _require(isinstance(space, Space), f"{name} must be Discrete, Box or Image, got {space!r}")
+        _require(isinstance(space, Space), f"{name} must be Discrete, MultiDiscrete, Box or Image, got {space!r}")
     _require(not isinstance(env.action_space, Image), "action_space cannot be Image")
     steps = env.max_steps
     whole = isinstance(steps, int) and not isinstance(steps, bool) and steps >= 1
@@ -257,6 +257,8 @@ def _sample(space: Space, rng: np.random.Generator) -> np.ndarray:
     """A random element of an action space."""
     if isinstance(space, Discrete):
         return np.asarray(rng.integers(space.n), np.int32)
+    if isinstance(space, MultiDiscrete):
+        return rng.integers(space.sizes, dtype=np.int32)
     assert isinstance(space, Box)
     bounded = np.isfinite(space.low) and np.isfinite(space.high)
     values = rng.uniform(space.low, space.high, space.shape) if bounded else rng.normal(size=space.shape)

@@ -20,7 +20,7 @@ import numpy as np
 
 from pcpg.envs import registry
 from pcpg.envs.protocol import Environment
-from pcpg.envs.spaces import Box, Discrete, Space
+from pcpg.envs.spaces import Box, Discrete, MultiDiscrete, Space
 
 NAMESPACE = "pcpg"
 AnyEnvironment = Environment[Any, Any]
@@ -78,8 +78,13 @@ class FunctionalEnv(gymnasium.Env[Any, Any]):
 
     metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012 (declared so by Gymnasium)
 
-    def __init__(self, env: AnyEnvironment, *, instance_seed: int = 0) -> None:
+    def __init__(self, env: AnyEnvironment, *, instance_seed: int = 0, render_mode: str | None = None) -> None:
+        modes = ["rgb_array"] if env.can_render else []
+        if render_mode not in (None, *modes):
+            raise ValueError(f"render_mode must be one of {[None, *modes]}, got {render_mode!r}")
+        self.metadata = {"render_modes": modes, "render_fps": 10}
         self.functional = env
+        self.render_mode = render_mode
         self.observation_space = to_gymnasium_space(env.observation_space)
         self.action_space = to_gymnasium_space(env.action_space)
         self._programs = _programs(env)
@@ -87,6 +92,7 @@ class FunctionalEnv(gymnasium.Env[Any, Any]):
         self._params = jax.device_put(env.instance(instance_seed), self._device)
         self._key: jax.Array | None = None  # key data
         self._state: Any = None
+        self._shown: Any = None  # the newest state, the last one of an episode included
 
     @property
     def params(self) -> Any:
@@ -102,6 +108,7 @@ class FunctionalEnv(gymnasium.Env[Any, Any]):
             value = self.np_random.integers(2**31) if seed is None else seed
             key = jax.device_put(jax.random.key_data(jax.random.key(int(value) % 2**32)), self._device)
         self._key, self._state, observation = self._programs.reset(key, self._params)
+        self._shown = self._state
         return self._to_host(observation), {}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
@@ -111,8 +118,17 @@ class FunctionalEnv(gymnasium.Env[Any, Any]):
         moved = self._programs.step(self._key, self._state, self._checked(action), self._params)
         reward, terminated, truncated = np.asarray(moved.outcome).tolist()
         self._key, self._state = moved.key, None if terminated or truncated else moved.state
+        self._shown = moved.state
         info = jax.tree.map(np.array, moved.info) if moved.info else {}
         return self._to_host(moved.observation), reward, bool(terminated), bool(truncated), info
+
+    def render(self) -> np.ndarray | None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """A picture of the newest state, uint8 [height, width, 3]; None without a render mode."""
+        if self.render_mode is None:
+            return None
+        if self._shown is None:
+            raise gymnasium.error.ResetNeeded("call reset() before render()")
+        return self.functional.render(self._params, self._shown)
 
     def _checked(self, action: Any) -> np.ndarray:
         """The action as an array of the space; a real one may lie out of bounds, as is the custom there."""
@@ -121,6 +137,10 @@ class FunctionalEnv(gymnasium.Env[Any, Any]):
         if isinstance(space, Discrete):
             if not space.contains(value):
                 raise ValueError(f"action must be an integer from 0 to {space.n - 1}, got {action!r}")
+            return value.astype(np.int32)
+        if isinstance(space, MultiDiscrete):
+            if not space.contains(value):
+                raise ValueError(f"action must be integers from 0, below {space.sizes}, got {action!r}")
             return value.astype(np.int32)
         if value.shape != space.shape:
             raise ValueError(f"action must have shape {space.shape}, got {value.shape}")
@@ -137,14 +157,18 @@ def to_gymnasium_space(space: Space) -> gymnasium.Space[Any]:
     """The Gymnasium space with the same elements."""
     if isinstance(space, Discrete):
         return gymnasium.spaces.Discrete(space.n)
+    if isinstance(space, MultiDiscrete):
+        return gymnasium.spaces.MultiDiscrete(list(space.sizes), dtype=np.int32)
     if isinstance(space, Box):
         return gymnasium.spaces.Box(space.low, space.high, space.shape, np.float32)
     return gymnasium.spaces.Box(0, 255, space.shape, np.uint8)
 
 
-def make_functional(env_id: str, *, instance_seed: int = 0, **options: Any) -> FunctionalEnv:
+def make_functional(
+    env_id: str, *, instance_seed: int = 0, render_mode: str | None = None, **options: Any
+) -> FunctionalEnv:
     """The Gymnasium form of a registered environment; what `gymnasium.make` calls."""
-    return FunctionalEnv(registry.make(env_id, **options), instance_seed=instance_seed)
+    return FunctionalEnv(registry.make(env_id, **options), instance_seed=instance_seed, render_mode=render_mode)
 
 
 def register_all() -> None:

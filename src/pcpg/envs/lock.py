@@ -122,6 +122,17 @@ class CombinationLock(Environment[LockParams, LockState]):
         inside = (state.level >= 1) & (state.level <= self.horizon)
         return jnp.where(inside, (state.lock * 3 + state.kind) * self.horizon + state.level - 1, -1)
 
+    def render(self, params: LockParams, state: LockState) -> np.ndarray:
+        """Both locks, good states green and dead ones grey, and what a lock pays."""
+        from pcpg.envs.drawing import draw_cells
+
+        pays = [f"lock {lock} pays {float(reward):g}" for lock, reward in enumerate(np.asarray(params.final_reward))]
+        level, is_dead = int(state.level), int(state.kind) == DEAD
+        where = "start" if level == 0 else f"level {level}" if level <= self.horizon else "dead" if is_dead else "open"
+        tints = ((205, 232, 210), (190, 224, 198), (214, 216, 219))
+        grid = self.cells._replace(panels=(pays[0], pays[1]))
+        return draw_cells(grid, np.ones(grid.size, bool), int(self.cell(state)), tints=tints, note=where)
+
     def state_index(self, state: LockState) -> jax.Array:
         """The number of a state: s0 is 0, a state with a cell comes after its cell, the end is last."""
         return jnp.where(state.level > self.horizon, 6 * self.horizon + 1, self.cell(state) + 1)

@@ -25,6 +25,8 @@ from pcpg.envs.tabular import TabularModel
 MOVES = ((-1, 0), (1, 0), (0, -1), (0, 1), (0, 0))  # (row, column) of up, down, left, right, stay
 NO_GOAL = -1
 
+GOALS = 1  # the stream of random numbers from which goals are drawn, beside that of the walls
+
 Cell = tuple[int, int]
 
 
@@ -52,19 +54,21 @@ class Maze(Environment[MazeParams, MazeState]):
     """Rows and columns of the maze, its border of walls included."""
     steps: int = 200
     """Moves after which an episode is truncated."""
-    goal: Cell | None = dataclasses.field(default=None, compare=False)
-    """Row and column of an open cell that gives reward 1 and ends the episode; none: reward is always 0."""
-    # `goal` acts through the instance's arrays only. Left out of the comparison, mazes that differ in nothing
-    # else are one constant to the compiler: a new goal compiles nothing anew.
+    goal: Cell | str | None = dataclasses.field(default=None, compare=False)
+    """ROW,COLUMN of an open cell that gives reward 1 and ends the episode; none: reward is always 0."""
+    goals: int = dataclasses.field(default=0, compare=False)
+    """So many goals for each maze, near and far ones: seed s is maze s // goals with its goal number s % goals."""
+    # Both act through the instance's arrays only. Left out of the comparison, mazes that differ in nothing else are
+    # one constant to the compiler: a new goal compiles nothing anew.
 
     def __post_init__(self) -> None:
         require_int("size", self.size, minimum=4)  # the border is wall, and one cell makes no maze
         require_int("steps", self.steps, minimum=1)
+        require_int("goals", self.goals, minimum=0)
+        if self.goal is not None and self.goals:
+            raise ValueError(f"give one goal or a number of goals, not both: got {self.goal!r} and {self.goals}")
         if self.goal is not None:
-            if not isinstance(self.goal, tuple) or len(self.goal) != 2:
-                raise ValueError(f"goal must be a row and a column such as (3, 7), got {self.goal!r}")
-            for name, number in zip(("row of goal", "column of goal"), self.goal, strict=True):
-                require_int(name, number, minimum=0)
+            object.__setattr__(self, "goal", read_cell(self.goal))
 
     @property
     def observation_space(self) -> Image:
@@ -80,7 +84,8 @@ class Maze(Environment[MazeParams, MazeState]):
 
     def instance(self, seed: int) -> MazeParams:
         """The maze with this seed, and the goal where one was asked for."""
-        is_open, root = carve(np.random.default_rng(seed), self.size)
+        maze = self.dynamics_seed(seed)
+        is_open, root = carve(np.random.default_rng(maze), self.size)
         background = np.zeros((self.size, self.size, 3), np.uint8)
         background[..., 0] = np.where(is_open, 0, 255)
         params = MazeParams(
@@ -89,7 +94,14 @@ class Maze(Environment[MazeParams, MazeState]):
             start=np.asarray(root[0] * self.size + root[1], np.int32),
             goal=np.asarray(NO_GOAL, np.int32),
         )
-        return params if self.goal is None else self.with_goal(params, self.goal)
+        if self.goals:
+            cells = draw_goals(self.distances(params), self.goals, np.random.default_rng([maze, GOALS]))
+            return params._replace(goal=np.asarray(cells[seed % self.goals]))
+        return params if self.goal is None else self.with_goal(params, read_cell(self.goal))
+
+    @property
+    def tasks(self) -> int:
+        return self.goals or 1
 
     def with_goal(self, params: MazeParams, goal: Cell | None) -> MazeParams:
         """The same maze with another goal, an open cell that is not the start, or with none."""
@@ -132,6 +144,10 @@ class Maze(Environment[MazeParams, MazeState]):
         agent = jnp.arange(self.size * self.size * 3) == state.cell * 3 + 1
         image = jnp.where(agent, jnp.uint8(255), params.background)
         return image.reshape(self.size, self.size, 3)
+
+    def observation_table(self, params: MazeParams) -> jax.Array:
+        """The image with the agent at each cell, walls included."""
+        return jax.vmap(self.observe, (None, 0))(params, self.all_states())
 
     @property
     def cells(self) -> CellGrid:
@@ -191,6 +207,30 @@ class Maze(Environment[MazeParams, MazeState]):
         picture[int(state.cell)] = (30, 150, 60)
         picture = picture.reshape(self.size, self.size, 3)
         return picture.repeat(scale, axis=0).repeat(scale, axis=1)
+
+
+def read_cell(cell: Cell | list[int] | str) -> Cell:
+    """A row and a column from a pair, or from text such as "3,7"."""
+    parts = [part.strip() for part in cell.split(",")] if isinstance(cell, str) else cell
+    if not isinstance(parts, tuple | list) or len(parts) != 2:
+        raise ValueError(f"goal must be a row and a column such as 3,7, got {cell!r}")
+    row, column = (int(part) if isinstance(part, str) and part.isdecimal() else part for part in parts)
+    require_int("row of goal", row, minimum=0)
+    require_int("column of goal", column, minimum=0)
+    return int(row), int(column)
+
+
+def draw_goals(distances: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
+    """`count` different open cells but the start, int32, nearest first: one from each of as many bands of distance.
+
+    The bands hold equally many cells, as far as that comes out, so the cells are spread as those of the maze are.
+    """
+    cells = np.flatnonzero(distances > 0)
+    if count > len(cells):
+        raise ValueError(f"goals must be at most {len(cells)}, the open cells of this maze but its start, got {count}")
+    cells = rng.permutation(cells)  # so that the order within a distance is chance
+    bands = np.array_split(cells[np.argsort(distances[cells], kind="stable")], count)
+    return np.array([rng.choice(band) for band in bands], np.int32)
 
 
 def carve(rng: np.random.Generator, size: int) -> tuple[np.ndarray, Cell]:

@@ -116,11 +116,46 @@ class MountainCarContinuous(Environment[MountainCarParams, MountainCarState]):
         row, column = (jnp.clip((x * CELLS).astype(jnp.int32), 0, CELLS - 1) for x in (row, column))
         return row * CELLS + column
 
+    def render(self, params: MountainCarParams, state: MountainCarState) -> np.ndarray:
+        """The valley with the car and its flag, uint8 [240, 480, 3]."""
+        del params
+        return draw_valley(float(state.position))
+
     def examples(self, rng: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarray]:
         """Observations [count, 2] and actions [count, 1] drawn evenly over all there are."""
         high = np.asarray([MAX_POSITION, MAX_SPEED])
         observations = rng.uniform((MIN_POSITION, -MAX_SPEED), high, (count, 2))
         return observations.astype(np.float32), rng.uniform(-1, 1, (count, 1)).astype(np.float32)
+
+
+def draw_valley(position: float) -> np.ndarray:
+    """A car at a position of the valley, drawn at twice the size and halved, so that edges are smooth."""
+    from pcpg.envs.drawing import AGENT, INK, PAPER, canvas
+
+    width, height = 960, 480
+
+    def place(x: np.ndarray | float) -> tuple[np.ndarray, np.ndarray]:
+        across = (np.asarray(x) - MIN_POSITION) / (MAX_POSITION - MIN_POSITION)
+        return 20 + across * (width - 40), height - 60 - (np.sin(3 * np.asarray(x)) + 1) * 150
+
+    image, pen = canvas(width, height)
+    xs, ys = place(np.linspace(MIN_POSITION, MAX_POSITION, 200))
+    ground = list(zip(xs.tolist(), ys.tolist(), strict=True))
+    pen.polygon([*ground, (width - 20, height), (20, height)], fill=PAPER)
+    pen.line(ground, fill=INK, width=5)
+    flag_x, flag_y = (float(part) for part in place(GOAL_POSITION))
+    pen.line(((flag_x, flag_y), (flag_x, flag_y - 90)), fill=INK, width=5)
+    pen.polygon(((flag_x, flag_y - 90), (flag_x + 46, flag_y - 74), (flag_x, flag_y - 58)), fill=(190, 40, 50))
+    x, y = (float(part) for part in place(position))
+    (x_0, x_1), (y_0, y_1) = place(np.array([position - 0.01, position + 0.01]))
+    along = np.array([x_1 - x_0, y_1 - y_0]) / np.hypot(x_1 - x_0, y_1 - y_0)
+    up = np.array([along[1], -along[0]])
+    corners = [np.array([x, y]) + a * along + b * up for a, b in ((-36, 12), (36, 12), (30, 40), (-30, 40))]
+    pen.polygon([(float(px), float(py)) for px, py in corners], fill=AGENT)
+    for side in (-20, 20):
+        wheel = np.array([x, y]) + side * along + 11 * up
+        pen.ellipse((*(wheel - 12).tolist(), *(wheel + 12).tolist()), fill=INK)
+    return np.asarray(image.resize((width // 2, height // 2)))
 
 
 def observe(state: MountainCarState) -> jax.Array:

@@ -74,6 +74,15 @@ class Environment(abc.ABC, Generic[Params, State]):
     def instance(self, seed: int) -> Params:
         """The arrays of the instance with this seed, drawn on the host with NumPy."""
 
+    @property
+    def tasks(self) -> int:
+        """How many instances differ in their reward only: seed s is task s % tasks of dynamics number s // tasks."""
+        return 1
+
+    def dynamics_seed(self, seed: int) -> int:
+        """The seed with these dynamics where there is but one task: a cover of that one serves this one."""
+        return seed // self.tasks
+
     @abc.abstractmethod
     def reset(self, key: jax.Array, params: Params) -> tuple[jax.Array, State]:
         """Start an episode: the first observation and state."""
@@ -111,6 +120,17 @@ class Environment(abc.ABC, Generic[Params, State]):
         """
         raise TypeError(f"{type(self).__name__} has no cells")
 
+    # Optional: all observations, where they are few and functions of the state. For speed alone (agents/lookup.py).
+
+    def observation_table(self, params: Params) -> jax.Array | np.ndarray | None:
+        """All observations of an instance, [number of states, ...], in the order of `state_index`; or None."""
+        del params
+        return None
+
+    def state_index(self, state: State) -> jax.Array:
+        """The number of a state, int32. Only where there is a table of observations or an exact model."""
+        raise TypeError(f"{type(self).__name__} does not number its states")
+
     @property
     def num_cells(self) -> int:
         """How many cells there are, 0 where visits are not counted."""
@@ -120,6 +140,21 @@ class Environment(abc.ABC, Generic[Params, State]):
         """Which cells count for coverage, bool [num_cells]: all of them, unless the instance closes some."""
         del params
         return np.ones(self.num_cells, bool)
+
+    # Optional: a picture for people.
+
+    @property
+    def can_render(self) -> bool:
+        """Whether states can be drawn."""
+        return self.cells is not None or type(self).render is not Environment.render
+
+    def render(self, params: Params, state: State) -> np.ndarray:
+        """A picture of a state, uint8 [height, width, 3]: its place among the cells, where nothing better is drawn."""
+        from pcpg.envs.drawing import draw_cells
+
+        if self.cells is None:
+            raise TypeError(f"{type(self).__name__} has no picture of its states")
+        return draw_cells(self.cells, self.reachable_cells(params), int(self.cell(state)))
 
     @property
     def evaluation_env(self) -> "Environment[Params, State]":

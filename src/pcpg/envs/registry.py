@@ -1,7 +1,7 @@
 """The environments by name: what `make` can build, and what the command line lists."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from pcpg.envs import probes
@@ -11,6 +11,7 @@ from pcpg.envs.lock import CombinationLock
 from pcpg.envs.maze import Maze
 from pcpg.envs.mountain_car import MountainCarContinuous
 from pcpg.envs.options import InvalidOption, Option, check_options, nearest, options_of
+from pcpg.envs.outside.names import is_outside, make_outside, outside_options
 from pcpg.envs.protocol import Environment
 
 Constructor = Callable[..., Environment[Any, Any]]
@@ -57,7 +58,12 @@ _ENTRIES: dict[str, Entry] = {
 
 
 def make(env_id: str, **options: Any) -> Environment[Any, Any]:
-    """The environment registered under `env_id`, with the given options; a mistake in either is named."""
+    """The environment registered under `env_id`, with the given options; a mistake in either is named.
+
+    Other people's environments have ids with a prefix, such as gymnasium:FrozenLake-v1 (see envs/outside).
+    """
+    if is_outside(env_id):
+        return make_outside(env_id, options)
     constructor = _entry(env_id).constructor
     check_options(env_id, constructor, options)
     try:
@@ -84,6 +90,14 @@ def spec(env_id: str | None = None) -> tuple[EnvironmentSpec, ...]:
     """A description of every registered environment, or of the one named."""
     entries = _ENTRIES if env_id is None else {env_id: _entry(env_id)}
     return tuple(_describe(name, entry) for name, entry in entries.items())
+
+
+def complete_options(env_id: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of an environment with the defaults of all that are not given."""
+    if is_outside(env_id):
+        return outside_options(env_id) | dict(options)
+    defaults = {option.name: option.default for option in spec(env_id)[0].options if not option.required}
+    return defaults | dict(options)
 
 
 def _entry(env_id: str) -> Entry:

@@ -31,6 +31,32 @@ class Discrete:
 
 
 @dataclasses.dataclass(frozen=True)
+class MultiDiscrete:
+    """Several integers at once, as an int32 vector: entry i is one of 0 .. sizes[i]-1."""
+
+    sizes: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        if not self.sizes or min(self.sizes) < 1:
+            raise ValueError(f"MultiDiscrete space needs sizes of at least one element each, got {self.sizes}")
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (len(self.sizes),)
+
+    @property
+    def dtype(self) -> np.dtype:
+        return np.dtype(np.int32)
+
+    def contains(self, value: object) -> bool:
+        """Whether `value` is a vector of integers of the space."""
+        array = np.asarray(value)
+        if array.shape != self.shape or array.dtype.kind not in "iu":
+            return False
+        return bool(np.all((array >= 0) & (array < self.sizes)))
+
+
+@dataclasses.dataclass(frozen=True)
 class Box:
     """Float32 arrays of one shape, every entry between `low` and `high`."""
 
@@ -78,9 +104,11 @@ class Image:
         return array.shape == self.shape and array.dtype == np.uint8
 
 
-Space = Discrete | Box | Image
+Space = Discrete | MultiDiscrete | Box | Image
 
 
 def flat_size(space: Space) -> int:
-    """Number of entries of one element; a discrete element counts as its one-hot vector."""
-    return space.n if isinstance(space, Discrete) else math.prod(space.shape)
+    """Number of entries of one element; each discrete part counts as its one-hot vector."""
+    if isinstance(space, Discrete):
+        return space.n
+    return sum(space.sizes) if isinstance(space, MultiDiscrete) else math.prod(space.shape)

@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from rich.console import Console
+from rich.markdown import Markdown
 
 from pcpg.agents.run_config import RunConfig
 from pcpg.agents.training import Observer, device_kind, start_run, train_run
@@ -33,6 +34,10 @@ class Cell(NamedTuple):
     name: str
     config: RunConfig
     command: str
+
+
+Plan = Callable[[list[Record]], Cell]
+"""From the records so far to the next cell: a baseline gets as many steps as PC-PG used."""
 
 
 def run_once(cell: Cell, out: Path, measure: Measure, watch: Watch = lambda config: nullcontext()) -> Record | None:
@@ -64,24 +69,58 @@ def run_once(cell: Cell, out: Path, measure: Measure, watch: Watch = lambda conf
     return record
 
 
-def run_all(
-    algos: Iterable[str], make_cell: Callable[[str, int], Cell], measure: Measure, out: Path, console: Console
-) -> list[Record] | None:
-    """The records of all algorithms, the baselines with as many steps as PC-PG; None if interrupted."""
+def reproduce(
+    plans: Iterable[Plan],
+    measure: Measure,
+    write: Callable[[Path], dict[str, Any]],
+    table: Callable[[dict[str, Any]], str],
+    out: Path,
+    console: Console,
+    *,
+    as_json: bool,
+    headline: Callable[[Record], str] = lambda record: "",
+) -> int:
+    """Run all cells of an experiment that are not done, write its results and show them; the exit code."""
     from pcpg.console import Display
 
     records: list[Record] = []
-    for algo in algos:
-        budget = max((max(record["env_steps"]) for record in records if record["algo"].startswith("pcpg")), default=0)
-        cell = make_cell(algo, budget)
+    for plan in plans:
+        cell = plan(records)
         record = run_once(cell, out, measure, lambda config, name=cell.name: Display(console, name))
         if record is None:
             console.print("stopped; the same command goes on where it stopped", highlight=False)
-            return None
+            return STOPPED
         steps = f"{max(record['env_steps']):,} steps a seed, {record['seconds']:.0f} s"
-        console.print(f"{cell.name}: {steps}", highlight=False)
+        console.print(f"{cell.name}: {headline(record)}{steps}", highlight=False)
         records.append(record)
-    return records
+    summary = write(out)
+    console.print(Markdown(table(summary)))
+    console.print(f"written to {out}", highlight=False)
+    if as_json:
+        print(json.dumps(summary, allow_nan=False))
+    return 0
+
+
+def write_summary(out: Path, summary: dict[str, Any], table: Callable[[dict[str, Any]], str]) -> None:
+    """Write summary.json and table.md."""
+    (out / "summary.json").write_text(json.dumps(summary, indent=1, allow_nan=False) + "\n")
+    (out / "table.md").write_text(table(summary))
+
+
+def steps_used(records: Iterable[Record], **entries: Any) -> int:
+    """The most steps that a seed of PC-PG used, in the records with these entries; 0 where there is none."""
+    ours = [record for record in records if record["algo"].startswith("pcpg")]
+    same = [record for record in ours if all(record[name] == value for name, value in entries.items())]
+    return max((max(record["env_steps"]) for record in same), default=0)
+
+
+def check_flags(algos: Iterable[str], valid: Iterable[str], seeds: int) -> None:
+    """Refuse an algorithm that the experiment does not have and a number of seeds below zero."""
+    unknown = set(algos) - set(valid)
+    if unknown:
+        raise ValueError(f"unknown algorithm {sorted(unknown)[0]!r}; valid: {', '.join(valid)}")
+    if seeds < 0:
+        raise ValueError(f"seeds must be 0 (those of the scale) or more, got {seeds}")
 
 
 def read_records(out: Path, order: tuple[str, ...]) -> list[Record]:

@@ -13,6 +13,7 @@ from pcpg.features.base import FeatureMap
 from pcpg.features.fourier import RandomFourier, fourier
 from pcpg.features.identity import Identity, identity
 from pcpg.features.one_hot import OneHot, one_hot
+from pcpg.features.own import is_own_features, own_features
 from pcpg.features.random_network import RandomConv, RandomMLP, random_conv, random_mlp
 
 FEATURES: dict[str, Callable[..., FeatureMap]] = {
@@ -39,6 +40,8 @@ __all__ = [
 
 def make_features(name: str, env: Environment[Any, Any], seed: int, **options: Any) -> FeatureMap:
     """The feature map of this name for an environment; the same seed and options give the same map."""
+    if is_own_features(name):
+        return own_features(name, env)
     _check("features", name, FEATURES)
     build = FEATURES[name]
     known = [p.name for p in inspect.signature(build).parameters.values() if p.kind is p.KEYWORD_ONLY]

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pcpg.envs.spaces import Discrete, Image, Space, flat_size
+from pcpg.envs.spaces import Discrete, Image, MultiDiscrete, Space, flat_size
 
 Array = jax.Array | np.ndarray
 
@@ -52,6 +52,8 @@ def observation_vector(observation: jax.Array, space: Space) -> jax.Array:
     """The observation as float32 [size]: one-hot where discrete, in [0, 1] where an image."""
     if isinstance(space, Discrete):
         return jax.nn.one_hot(observation, space.n, dtype=jnp.float32)
+    if isinstance(space, MultiDiscrete):
+        return _one_hots(observation, space)
     vector = observation.reshape(-1).astype(jnp.float32)
     return vector / 255.0 if isinstance(space, Image) else vector
 
@@ -60,9 +62,16 @@ def action_vector(action: jax.Array, space: Space) -> jax.Array:
     """The action as float32 [size]: one-hot where discrete, else clipped to the bounds of the space."""
     if isinstance(space, Discrete):
         return jax.nn.one_hot(action, space.n, dtype=jnp.float32)
+    if isinstance(space, MultiDiscrete):
+        return _one_hots(action, space)
     if isinstance(space, Image):
         raise ValueError("an action cannot be an image")
     return jnp.clip(action.reshape(-1).astype(jnp.float32), space.low, space.high)
+
+
+def _one_hots(element: jax.Array, space: MultiDiscrete) -> jax.Array:
+    parts = zip(element, space.sizes, strict=True)
+    return jnp.concatenate([jax.nn.one_hot(entry, n, dtype=jnp.float32) for entry, n in parts])
 
 
 def input_size(observation_space: Space, action_space: Space | None) -> int:

@@ -7,9 +7,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from pcpg.envs.host import HostEnvironment
 from pcpg.envs.protocol import Environment
-from pcpg.envs.spaces import Discrete, Image, Space
+from pcpg.envs.spaces import Discrete, Image, MultiDiscrete, Space
 from pcpg.features.base import Array, Inputs, input_size
+from pcpg.policies.host import draw
 
 Pairs = tuple[Array, Array]  # observations [n, ...], actions [n, ...]
 
@@ -19,7 +21,38 @@ def examples(env: Environment[Any, Any], rng: np.random.Generator, count: int) -
     # Random play sees little of an environment that is hard to explore, so features scaled by it saturate far
     # from the start; an environment that knows its bounds says so by a method `examples(rng, count)`.
     own = getattr(env, "examples", None)
-    return own(rng, count) if own is not None else random_play(env, rng, count)
+    if own is not None:
+        return own(rng, count)
+    if not isinstance(env, HostEnvironment):
+        return random_play(env, rng, count)
+    return host_play(env, rng, count) if env.bounds is None else drawn_evenly(env, env.bounds, rng, count)
+
+
+def drawn_evenly(
+    env: HostEnvironment, bounds: tuple[np.ndarray, np.ndarray], rng: np.random.Generator, count: int
+) -> Pairs:
+    """Observations uniform between their bounds, and uniform actions."""
+    observations = rng.uniform(*bounds, (count, *env.observation_space.shape)).astype(np.float32)
+    return observations, draw(rng, env.action_space, 1, count).random
+
+
+def host_play(env: HostEnvironment, rng: np.random.Generator, count: int) -> Pairs:
+    """Pairs met by uniformly random actions in an environment on the host, at least `count` of them."""
+    players, space = env.players, env.action_space
+    observations: list[np.ndarray] = []
+    actions: list[np.ndarray] = []
+    while sum(map(len, actions)) < count:
+        seen = players.reset(rng.integers(2**31, size=players.count).tolist())
+        alive = np.ones(len(seen), bool)
+        for _ in range(env.max_steps):
+            if not alive.any() or sum(map(len, actions)) >= count:
+                break
+            chosen = draw(rng, space, 1, len(seen)).random
+            observations.append(seen[alive])
+            actions.append(chosen[alive])
+            moved = players.step(chosen, alive)
+            seen, alive = moved.observations.copy(), alive & ~(moved.terminated | moved.truncated)
+    return np.concatenate(observations), np.concatenate(actions)
 
 
 def random_play(env: Environment[Any, Any], rng: np.random.Generator, count: int, num_envs: int = 16) -> Pairs:
@@ -52,6 +85,8 @@ def random_actions(key: jax.Array, space: Space, count: int) -> jax.Array:
         raise ValueError("an action cannot be an image")
     if isinstance(space, Discrete):
         return jax.random.randint(key, (count,), 0, space.n, jnp.int32)
+    if isinstance(space, MultiDiscrete):
+        return jax.random.randint(key, (count, *space.shape), 0, jnp.asarray(space.sizes), jnp.int32)
     shape = (count, *space.shape)
     if math.isinf(space.high - space.low):
         return jnp.clip(jax.random.normal(key, shape), space.low, space.high)

@@ -21,7 +21,8 @@ def ppo_loss(
 ) -> tuple[jax.Array, Metrics]:
     """Clipped surrogate + value_coef * half squared error - entropy_coef * entropy, averaged over the mask."""
     weight = mask.astype(jnp.float32) / jnp.maximum(jnp.sum(mask), 1)
-    log_ratio = log_prob - behaviour_log_prob
+    # Of a sample that does not count the ratio may be anything: exp would overflow, and 0 * inf is NaN in the gradient.
+    log_ratio = jnp.where(mask, log_prob - behaviour_log_prob, 0.0)
     ratio = jnp.exp(log_ratio)
     clipped = jnp.clip(ratio, 1 - clip_eps, 1 + clip_eps)
     policy_loss = -jnp.sum(weight * jnp.minimum(ratio * advantage, clipped * advantage))

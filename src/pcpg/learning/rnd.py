@@ -76,10 +76,10 @@ def discounted_sums(rewards: jax.Array, gamma: float | jax.Array) -> jax.Array:
 
 
 def intrinsic_rewards(
-    rnd: RND, next_observations: jax.Array, mask: jax.Array, *, gamma: float, config: RNDConfig
+    rnd: RND, error: jax.Array, mask: jax.Array, *, gamma: float, config: RNDConfig
 ) -> tuple[jax.Array, RND]:
-    """Bonus [T, E] of the observations that followed each action, before its coefficient, and the new scale."""
-    bonus = prediction_error(rnd.predictor, rnd.target, next_observations) * mask
+    """Bonus [T, E] from the prediction error at the observations that followed each action, and the new scale."""
+    bonus = error * mask
     if not config.normalise:
         return bonus, rnd
     scale = rnd.scale.update(discounted_sums(bonus, gamma), mask)

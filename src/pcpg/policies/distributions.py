@@ -1,9 +1,10 @@
-"""Action distributions as one argument: categorical for discrete actions, diagonal Gaussian for boxes.
+"""Action distributions as one argument: categorical for discrete actions, one or several; Gaussian for boxes.
 
 A distribution is a bundle of pure functions of the network's outputs; the last axis of `outputs` is the
 parameter axis, everything before it is batch.
 """
 
+import itertools
 import math
 from collections.abc import Callable
 from typing import NamedTuple
@@ -11,7 +12,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from pcpg.envs.spaces import Box, Discrete, Space
+from pcpg.envs.spaces import Box, Discrete, MultiDiscrete, Space, flat_size
 
 LOG_SQRT_2_PI = 0.5 * math.log(2 * math.pi)
 
@@ -32,14 +33,16 @@ def for_space(space: Space) -> Distribution:
     """The distribution that fits an action space."""
     if isinstance(space, Discrete):
         return categorical(space.n)
+    if isinstance(space, MultiDiscrete):
+        return factored(space.sizes)
     if isinstance(space, Box):
         return gaussian(space)
-    raise ValueError(f"actions must be Discrete or Box, got {space}")
+    raise ValueError(f"actions must be Discrete, MultiDiscrete or Box, got {space}")
 
 
 def num_outputs(space: Space) -> int:
     """How many outputs the last layer of a policy has: logits, or means."""
-    return space.n if isinstance(space, Discrete) else math.prod(space.shape)
+    return flat_size(space)
 
 
 def categorical(n: int) -> Distribution:
@@ -69,6 +72,40 @@ def categorical(n: int) -> Distribution:
         entropy=entropy,
         random=lambda key, shape: jax.random.randint(key, shape, 0, n, dtype=jnp.int32),
         random_log_prob=lambda actions: jnp.full(actions.shape, -math.log(n), jnp.float32),
+        to_env=lambda actions: actions,
+    )
+
+
+def factored(sizes: tuple[int, ...]) -> Distribution:
+    """Independent softmaxes, one for each entry of the action; `outputs` holds their logits one after the other."""
+    factors = [categorical(n) for n in sizes]
+    cuts = list(itertools.accumulate(sizes))[:-1]
+
+    def split(outputs: jax.Array) -> list[jax.Array]:
+        return jnp.split(outputs, cuts, axis=-1)
+
+    def sample(key: jax.Array, outputs: jax.Array) -> jax.Array:
+        parts = zip(factors, jax.random.split(key, len(sizes)), split(outputs), strict=True)
+        return jnp.stack([factor.sample(key, part) for factor, key, part in parts], axis=-1)
+
+    def log_prob(outputs: jax.Array, actions: jax.Array) -> jax.Array:
+        parts = zip(factors, split(outputs), jnp.moveaxis(actions, -1, 0), strict=True)
+        return sum((factor.log_prob(part, action) for factor, part, action in parts), jnp.float32(0.0))
+
+    def entropy(outputs: jax.Array) -> jax.Array:
+        parts = zip(factors, split(outputs), strict=True)
+        return sum((factor.entropy(part) for factor, part in parts), jnp.float32(0.0))
+
+    def mode(outputs: jax.Array) -> jax.Array:
+        return jnp.stack([factor.mode(part) for factor, part in zip(factors, split(outputs), strict=True)], axis=-1)
+
+    return Distribution(
+        sample=sample,
+        mode=mode,
+        log_prob=log_prob,
+        entropy=entropy,
+        random=lambda key, shape: jax.random.randint(key, (*shape, len(sizes)), 0, jnp.asarray(sizes), jnp.int32),
+        random_log_prob=lambda actions: jnp.full(actions.shape[:-1], -math.log(math.prod(sizes)), jnp.float32),
         to_env=lambda actions: actions,
     )
 

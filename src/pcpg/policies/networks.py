@@ -12,9 +12,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pcpg.envs.spaces import Discrete, Image, Space
+from pcpg.envs.spaces import Box, Discrete, Image, MultiDiscrete, Space
 from pcpg.policies.convolution import convolve
 from pcpg.policies.distributions import num_outputs
+from pcpg.policies.normaliser import Normaliser, init_normaliser
 
 Array = jax.Array | np.ndarray
 """Weights are NumPy arrays between rounds and traced arrays inside a program."""
@@ -71,21 +72,26 @@ class ActorCritic(eqx.Module):
     actor_head: Linear
     critic_head: Linear
     log_std: Array | None
+    normaliser: Normaliser | None = None
 
     def outputs(self, observations: Array) -> jax.Array:
         """Parameters of the action distribution, [..., outputs]."""
-        return self._head(self.actor_body(observations))
+        return self._head(self.actor_body(self._seen(observations)))
 
     def value(self, observations: Array) -> jax.Array:
         """Value estimates, [...]."""
         body = self.actor_body if self.critic_body is None else self.critic_body
-        return self.critic_head(body(observations))[..., 0]
+        return self.critic_head(body(self._seen(observations)))[..., 0]
 
     def outputs_and_value(self, observations: Array) -> tuple[jax.Array, jax.Array]:
         """Both at once; a shared body is evaluated once."""
+        observations = self._seen(observations)
         hidden = self.actor_body(observations)
         hidden_critic = hidden if self.critic_body is None else self.critic_body(observations)
         return self._head(hidden), self.critic_head(hidden_critic)[..., 0]
+
+    def _seen(self, observations: Array) -> Array:
+        return observations if self.normaliser is None else self.normaliser.seen(observations)
 
     def _head(self, hidden: jax.Array) -> jax.Array:
         outputs = self.actor_head(hidden)
@@ -107,7 +113,7 @@ def orthogonal(rng: np.random.Generator, shape: Sequence[int], gain: float) -> n
 def init_body(rng: np.random.Generator, observation_space: Space, hidden: Sequence[int]) -> Body:
     """Hidden layers that fit the observations: convolutions and one layer for images, else plain layers."""
     gain = math.sqrt(2.0)
-    if isinstance(observation_space, Discrete):
+    if isinstance(observation_space, Discrete | MultiDiscrete):
         raise ValueError("discrete observations must be one-hot encoded by the environment")
     layers: list[Linear | Conv] = []
     if isinstance(observation_space, Image):
@@ -134,8 +140,12 @@ def init_actor_critic(
     *,
     hidden: Sequence[int],
     shared_body: bool,
+    normalise_observations: bool = False,
+    normalise_rewards: bool = False,
 ) -> ActorCritic:
     """A fresh network; the small gain of the actor's head makes the first policy nearly uniform."""
+    if normalise_observations and isinstance(observation_space, Image):
+        raise ValueError("images are scaled already: normalise_observations is for vectors")
     actor_body = init_body(rng, observation_space, hidden)
     critic_body = None if shared_body else init_body(rng, observation_space, hidden)
     outputs = num_outputs(action_space)
@@ -144,5 +154,6 @@ def init_actor_critic(
         critic_body,
         Linear(orthogonal(rng, (hidden[-1], outputs), 0.01), np.zeros(outputs, np.float32)),
         Linear(orthogonal(rng, (hidden[-1], 1), 1.0), np.zeros(1, np.float32)),
-        None if isinstance(action_space, Discrete) else np.zeros(outputs, np.float32),
+        np.zeros(outputs, np.float32) if isinstance(action_space, Box) else None,
+        init_normaliser(observation_space.shape, observations=normalise_observations, returns=normalise_rewards),
     )

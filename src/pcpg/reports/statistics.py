@@ -1,6 +1,7 @@
 """Intervals and fits for small numbers of seeds."""
 
 import math
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -24,6 +25,49 @@ def wilson(successes: int, trials: int, z: float = 1.959964) -> Interval:
     low = 0.0 if successes == 0 else max(0.0, centre - half)
     high = 1.0 if successes == trials else min(1.0, centre + half)
     return Interval(share, low, high)
+
+
+def iqm(values: np.ndarray, axis: int = 0) -> np.ndarray:
+    """Interquartile mean along an axis: the mean of what is left without the lowest and the highest quarter.
+
+    With fewer than four values nothing can be left out, and it is the mean.
+    """
+    ordered = np.sort(np.moveaxis(np.asarray(values, float), axis, 0), axis=0)
+    cut = len(ordered) // 4
+    return ordered[cut : len(ordered) - cut].mean(axis=0)
+
+
+class Band(NamedTuple):
+    """A statistic at each of many points, with a 95% interval."""
+
+    value: np.ndarray  # [points]
+    low: np.ndarray
+    high: np.ndarray
+
+
+def bootstrap(
+    strata: Sequence[np.ndarray],
+    statistic: Callable[[np.ndarray], np.ndarray] = iqm,
+    *,
+    samples: int = 2000,
+    seed: int = 0,
+) -> Band:
+    """A statistic over all rows of all strata [seeds, points], with its stratified percentile bootstrap interval.
+
+    Seeds are drawn anew inside each stratum (an environment), never across: every resample has as many seeds of
+    each as the data. `statistic` reduces the first axis. Few seeds make the interval too narrow, as every bootstrap.
+    """
+    if not strata or min(len(part) for part in strata) < 1:
+        raise ValueError("the bootstrap needs a seed in every stratum")
+    rows = [np.asarray(part, float).reshape(len(part), -1) for part in strata]
+    rng = np.random.default_rng(seed)
+    drawn = np.empty((samples, rows[0].shape[1]))
+    # In pieces, so that memory stays small however many points a curve has.
+    for piece in np.array_split(np.arange(samples), max(1, samples // 100)):
+        picks = [part[rng.integers(0, len(part), (len(part), len(piece)))] for part in rows]
+        drawn[piece] = statistic(np.concatenate(picks))
+    low, high = np.quantile(drawn, [0.025, 0.975], axis=0)
+    return Band(statistic(np.concatenate(rows)), low, high)
 
 
 class PowerLaw(NamedTuple):

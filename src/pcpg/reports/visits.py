@@ -38,7 +38,8 @@ def read_visits(folder: RunFolder, seed: int) -> CoverVisits:
     """The visits of one seed's cover, from the member files of a run."""
     env = make(folder.config["env"], **folder.config["env_options"])
     if env.cells is None:
-        raise NotARun(f"{folder.path}: {folder.config['env']} has no cells in which visits are counted")
+        where = f"{folder.path}: {folder.config['env']}"
+        raise NotARun(f"{where} has no cells in which visits are counted; `pcpg report` draws its features instead")
     checkpoint = checkpoints.load_latest(folder.checkpoints)
     size_name = f"{seed}/.cover.size"
     if checkpoint is not None and size_name not in checkpoint.arrays:
@@ -48,8 +49,9 @@ def read_visits(folder: RunFolder, seed: int) -> CoverVisits:
         raise NotARun(f"{folder.path}: the cover of seed {seed} has no member yet")
     hashes = checkpoint.state["members"]
     files = [folder.read_member(index, hashes[index]) for index in range(size)]
-    counts = np.stack([arrays[f"{seed}/.cells"] for arrays in files]).reshape(size, *env.cells.shape)
-    returns = np.array([arrays[f"{seed}/.returns"].mean(dtype=np.float64) for arrays in files])
+    explored = env.dynamics_seed(seed)
+    counts = np.stack([arrays[f"{explored}/.cells"] for arrays in files]).reshape(size, *env.cells.shape)
+    returns = np.array([arrays[f"{explored}/.returns"].mean(dtype=np.float64) for arrays in files])
     weights = checkpoint.arrays[f"{seed}/.cover.weights"][:size]
     return CoverVisits(seed, env.cells, counts, weights, returns)
 

@@ -31,6 +31,17 @@ class NotARun(RunError):
 # boundaries by its `args`, and one that only keeps the finished message cannot be rebuilt on the other side.
 
 
+class MissingExtra(RunError):
+    """Something that needs a package which only an extra of pcpg installs."""
+
+    def __init__(self, extra: str, what: str) -> None:
+        super().__init__(extra, what)
+        self.extra, self.what = extra, what
+
+    def __str__(self) -> str:
+        return f"{self.what} needs the extra {self.extra!r}: pip install 'pcpg[{self.extra}]'"
+
+
 class DamagedFile(RunError):
     """A file that is missing, cut short, altered, or not what its name says."""
 

@@ -84,6 +84,11 @@ class RunFolder:
         return self.path / "policy.safetensors"
 
     @property
+    def features(self) -> Path:
+        """The arrays of the feature map, where it has any."""
+        return self.path / "features.safetensors"
+
+    @property
     def is_finished(self) -> bool:
         """Whether the run came to its end: the summary is the last file written."""
         return (self.path / SUMMARY).exists()

@@ -66,6 +66,17 @@ def read_metrics(path: Path | str) -> list[dict[str, Any]]:
     return [record for _, record in _whole_lines(path, read_file(path))]
 
 
+def read_whole_metrics(path: Path | str) -> tuple[list[dict[str, Any]], DamagedFile | None]:
+    """The reports before the first damaged line, and what is wrong with it; None where all are whole."""
+    path, records = Path(path), []
+    try:
+        for _, record in _whole_lines(path, read_file(path)):
+            records.append(record)
+    except DamagedFile as error:
+        return records, error
+    return records, None
+
+
 def _whole_lines(path: Path, data: bytes) -> Iterator[tuple[int, dict[str, Any]]]:
     """Each report with the position after its line."""
     end, last = 0, 0

@@ -99,6 +99,17 @@ def theory_bonus(phi: Array, total_visits: Array, labels: Index | None, lam: flo
     return Bonus((quadratic >= beta) / (1.0 - gamma), quadratic, log_det)
 
 
+def fit_samples(phi: Array, labels: Index | None, settings: Settings, s: Index, a: Index, y: Array) -> Array:
+    """Return theta^t from M pairs and their targets, by the solver of the settings."""
+    if settings.critic == "sgd":
+        return critics.projected_sgd(phi[s, a][None], y[None], settings.W, settings.sgd_step)[0]
+    # Least squares on samples is least squares on pairs, weighted by counts, with the mean target of each pair.
+    index, size = s * phi.shape[1] + a, phi.shape[0] * phi.shape[1]
+    counts = np.bincount(index, minlength=size)
+    means = np.bincount(index, weights=y, minlength=size) / np.maximum(counts, 1)
+    return critics.least_squares(critics.factorise(phi, counts / len(y), labels), means, settings.W)
+
+
 class Learner:
     """The parts of Algorithm 1 for one MDP, one set of features and one mode."""
 
@@ -185,14 +196,8 @@ class Learner:
         return self.last.pi
 
     def fit_samples(self, s: Index, a: Index, y: Array) -> Array:
-        """Return theta^t from M pairs and their targets, by the solver of the settings."""
-        if self.settings.critic == "sgd":
-            return critics.projected_sgd(self.phi[s, a][None], y[None], self.settings.W, self.settings.sgd_step)[0]
-        # Least squares on samples is least squares on pairs, weighted by counts, with the mean target of each pair.
-        index, size = s * self.mdp.num_actions + a, self.mdp.num_states * self.mdp.num_actions
-        counts = np.bincount(index, minlength=size)
-        means = np.bincount(index, weights=y, minlength=size) / np.maximum(counts, 1)
-        return critics.least_squares(critics.factorise(self.phi, counts / len(y), self.labels), means, self.settings.W)
+        """Return theta^t from M pairs and their targets."""
+        return fit_samples(self.phi, self.labels, self.settings, s, a, y)
 
     def choose(self, policies: Array) -> int:
         """Return the index of the best policy by value under the true reward, exact or by counted episodes."""

@@ -6,16 +6,14 @@ import json
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
 from rich.console import Console
-from rich.markdown import Markdown
 
+from pcpg.experiments import common
+from pcpg.experiments.common import Record, check_flags, reproduce, steps_used, write_summary
 from pcpg.experiments.lock.analysis import summarise, table
 from pcpg.experiments.lock.figures import draw_all
-from pcpg.experiments.lock.measure import run_cell
+from pcpg.experiments.lock.measure import measure_run, run_of
 from pcpg.experiments.lock.sweep import ALGOS, HORIZONS, Cell, Scale, cell_config, paper_budget
-
-STOPPED = 130
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,48 +38,35 @@ class ReproduceLock:
     """One JSON object on stdout, everything else on stderr."""
 
     def __post_init__(self) -> None:
-        unknown = set(self.algos) - set(ALGOS)
-        if unknown:
-            raise ValueError(f"unknown algorithm {sorted(unknown)[0]!r}; valid: {', '.join(ALGOS)}")
+        check_flags(self.algos, ALGOS, self.seeds)
         if any(horizon < 1 for horizon in self.horizons):
             raise ValueError(f"horizons must be at least 1, got {self.horizons}")
-        if self.seeds < 0:
-            raise ValueError(f"seeds must be 0 (those of the scale) or more, got {self.seeds}")
 
     def __call__(self, console: Console) -> int:
-        from pcpg.console import Display
+        horizons = self.horizons or (HORIZONS[:2] if self.scale == "smoke" else HORIZONS)
+        plans = [
+            lambda records, algo=algo, horizon=horizon: self.cell(records, algo, horizon)
+            for algo, horizon in itertools.product((algo for algo in ALGOS if algo in self.algos), horizons)
+        ]
 
-        smoke = self.scale == "smoke"
-        horizons = self.horizons or (HORIZONS[:2] if smoke else HORIZONS)
-        seeds = self.seeds or (4 if smoke else 20)
+        def headline(record: Record) -> str:
+            return f"{record['successes']} of {len(record['final_return'])} seeds solved, "
+
         out = Path(self.out)
-        records: list[dict[str, Any]] = []
-        for algo, horizon in itertools.product((algo for algo in ALGOS if algo in self.algos), horizons):
-            kind, budget = ("own", 0) if algo == "pcpg" else self.budget(records, horizon)
-            cell = Cell(algo, horizon, seeds, self.seed, kind, cell_config(self.scale, algo, horizon, budget))
-            record = run_cell(cell, self.scale, out, lambda config, name=cell.name: Display(console, name))
-            if record is None:
-                console.print("stopped; the same command goes on where it stopped", highlight=False)
-                return STOPPED
-            returns = np.array(record["final_return"])
-            console.print(
-                f"{cell.name}: {record['successes']} of {len(returns)} seeds solved, "
-                f"{max(record['env_steps']):,} steps a seed, {record['seconds']:.0f} s",
-                highlight=False,
-            )
-            records.append(record)
-        summary = write_results(out)
-        console.print(Markdown(table(summary)))
-        console.print(f"written to {out}", highlight=False)
-        if self.json:
-            print(json.dumps(summary, allow_nan=False))
-        return 0
+        return reproduce(plans, measure_run, write_results, table, out, console, as_json=self.json, headline=headline)
 
-    def budget(self, records: list[dict[str, Any]], horizon: int) -> tuple[str, int]:
+    def cell(self, records: list[Record], algo: str, horizon: int) -> common.Cell:
+        """The cell of an algorithm at a horizon, after the cells of PC-PG."""
+        kind, budget = ("own", 0) if algo == "pcpg" else self.budget(records, horizon)
+        seeds = self.seeds or (4 if self.scale == "smoke" else 20)
+        config = cell_config(self.scale, algo, horizon, budget)
+        return run_of(Cell(algo, horizon, seeds, self.seed, kind, config), self.scale)
+
+    def budget(self, records: list[Record], horizon: int) -> tuple[str, int]:
         """Steps of a baseline's seed: the paper's, or the most that a seed of PC-PG used at this horizon."""
-        used = [max(r["env_steps"]) for r in records if r["algo"] == "pcpg" and r["horizon"] == horizon]
+        used = steps_used(records, horizon=horizon)
         if used and (self.baselines == "equal" or self.scale == "smoke"):
-            return "equal", used[0]
+            return "equal", used
         return "paper", paper_budget(horizon)
 
 
@@ -89,7 +74,6 @@ def write_results(out: Path) -> dict[str, Any]:
     """Write summary.json, table.md and the figures from all cells that are done in a folder; the summary."""
     records = [json.loads(path.read_text()) for path in sorted((out / "cells").glob("*.json"))]
     summary = summarise(records)
-    (out / "summary.json").write_text(json.dumps(summary, indent=1, allow_nan=False) + "\n")
-    (out / "table.md").write_text(table(summary))
+    write_summary(out, summary, table)
     draw_all(records, out)
     return summary

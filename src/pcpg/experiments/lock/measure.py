@@ -18,19 +18,24 @@ from pcpg.runs.metrics import read_metrics
 
 def run_cell(cell: Cell, scale: Scale, out: Path, watch: Watch = lambda config: nullcontext()) -> Record | None:
     """The record of a cell: read if it is done, else trained from where it stopped; None if it was interrupted."""
+    return common.run_once(run_of(cell, scale), out, measure_run, watch)
+
+
+def run_of(cell: Cell, scale: Scale) -> common.Cell:
+    """The run of a cell."""
     options = {"horizon": cell.horizon}
     config = RunConfig("CombinationLock-v0", cell.algo, cell.config, options, seed=cell.first_seed, seeds=cell.seeds)
-    shared = common.Cell(cell.name, config, cell.command(scale))
-    return common.run_once(shared, out, lambda folder: measure_run(folder, cell), watch)
+    return common.Cell(cell.name, config, cell.command(scale))
 
 
-def measure_run(folder: RunFolder, cell: Cell) -> Record:
+def measure_run(folder: RunFolder) -> Record:
     """What a finished run reached: returns by fresh episodes, steps, and the history of every seed."""
     run = load(folder.path)
+    algo, horizon = run.config.algo, run.config.env_options["horizon"]
     final, best = run.evaluate(EVALUATION), run.evaluate(EVALUATION, best=True)
     record: Record = {
-        "algo": cell.algo,
-        "horizon": cell.horizon,
+        "algo": algo,
+        "horizon": horizon,
         "seeds": run.config.seed_list,
         "config": folder.config["agent"],
         "final_return": final.mean_return,
@@ -39,13 +44,13 @@ def measure_run(folder: RunFolder, cell: Cell) -> Record:
         "best_successes": sum(value > SUCCESS for value in best.mean_return),
         "env_steps": run.summary["env_steps"],
         "policies": run.summary["policies"],
-        "history": histories(folder, cell.horizon),
+        "history": histories(folder, horizon),
     }
-    if cell.algo == "pcpg":
+    if algo == "pcpg":
         visits = read_visits(folder, run.config.seed)
         record["cover"] = {"counts": visits.counts.tolist(), "weights": visits.weights.tolist()}
-    if cell.algo == "ppo-rnd":
-        record["traces"] = traces(folder, cell.horizon, record["final_return"])
+    if algo == "ppo-rnd":
+        record["traces"] = traces(folder, horizon, record["final_return"])
     return record
 
 

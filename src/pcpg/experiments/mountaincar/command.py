@@ -1,14 +1,12 @@
 """`pcpg reproduce mountaincar`: return against environment steps of three algorithms, never one twice."""
 
 import dataclasses
-import json
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.markdown import Markdown
 
-from pcpg.experiments.common import STOPPED, Scale, read_records, run_all
+from pcpg.experiments.common import Scale, check_flags, read_records, reproduce, steps_used, write_summary
 from pcpg.experiments.mountaincar.analysis import summarise, table
 from pcpg.experiments.mountaincar.figures import draw_all
 from pcpg.experiments.mountaincar.measure import measure_run
@@ -33,33 +31,22 @@ class ReproduceMountainCar:
     """One JSON object on stdout, everything else on stderr."""
 
     def __post_init__(self) -> None:
-        unknown = set(self.algos) - set(ALGOS)
-        if unknown:
-            raise ValueError(f"unknown algorithm {sorted(unknown)[0]!r}; valid: {', '.join(ALGOS)}")
-        if self.seeds < 0:
-            raise ValueError(f"seeds must be 0 (those of the scale) or more, got {self.seeds}")
+        check_flags(self.algos, ALGOS, self.seeds)
 
     def __call__(self, console: Console) -> int:
-        out, seeds = Path(self.out), self.seeds or SEEDS[self.scale]
-        algos = [algo for algo in ALGOS if algo in self.algos]
-        records = run_all(
-            algos, lambda algo, budget: make_cell(self.scale, algo, seeds, self.seed, budget), measure_run, out, console
-        )
-        if records is None:
-            return STOPPED
-        summary = write_results(out)
-        console.print(Markdown(table(summary)))
-        console.print(f"written to {out}", highlight=False)
-        if self.json:
-            print(json.dumps(summary, allow_nan=False))
-        return 0
+        seeds = self.seeds or SEEDS[self.scale]
+        plans = [
+            lambda records, algo=algo: make_cell(self.scale, algo, seeds, self.seed, steps_used(records))
+            for algo in ALGOS
+            if algo in self.algos
+        ]
+        return reproduce(plans, measure_run, write_results, table, Path(self.out), console, as_json=self.json)
 
 
 def write_results(out: Path) -> dict[str, Any]:
     """Write summary.json, table.md and the figures from all cells that are done in a folder; the summary."""
     records = read_records(out, ALGOS)
     summary = summarise(records)
-    (out / "summary.json").write_text(json.dumps(summary, indent=1, allow_nan=False) + "\n")
-    (out / "table.md").write_text(table(summary))
+    write_summary(out, summary, table)
     draw_all(records, out)
     return summary

@@ -38,20 +38,18 @@ class DelayedQ:
         epsilon: float = 1.0,
         delta: float = 0.1,
     ) -> None:
-        self.gamma = tables.discount(layout.horizon, gamma)
-        if self.gamma == 1.0:
-            raise ValueError("gamma is 1; delayed Q-learning needs a discount below one")
+        tables.check(scale=scale, epsilon=epsilon, delta=delta)
+        self.gamma = tables.discount(layout.horizon, gamma, below_one=True)
         self.eps_1 = epsilon * (1.0 - self.gamma) / 9.0
         pairs = layout.num_states * layout.num_actions
-        self.m = float(np.ceil(tables.check_scale(scale) * attempt_after(pairs, self.gamma, self.eps_1, delta)))
-        shape = (streams.n, layout.num_states, layout.num_actions)
-        top = heaven(layout, self.gamma)
-        self.Q, self.V = np.broadcast_to(top[:, None], shape).copy(), np.zeros((shape[0], layout.first[-1]))
+        self.m = float(np.ceil(scale * attempt_after(pairs, self.gamma, self.eps_1, delta)))
+        n, top = streams.n, heaven(layout, self.gamma)
+        self.Q, self.V = tables.zeros(layout, n) + top[:, None], np.zeros((n, layout.first[-1]))
         self.V[:, : layout.num_states] = top
-        self.sums, self.collected = np.zeros(shape), np.zeros(shape)
-        self.learning, self.attempted = np.ones(shape, bool), np.zeros(shape)  # the time of the last attempt
-        self.changed, self.steps = np.zeros(shape[0]), 0  # the time of the last change of any Q
-        self.pi, self._lane = tables.greedy(self.Q), np.arange(shape[0])[:, None]
+        self.sums, self.collected, self.attempted = (tables.zeros(layout, n) for _ in range(3))
+        self.learning = np.ones_like(self.Q, bool)
+        self.changed, self.steps = np.zeros(n), 0  # the time of the last change of any Q; `attempted` has attempts
+        self.pi, self._lane = tables.greedy(self.Q), np.arange(n)[:, None]
 
     def policy(self) -> Array:
         """Return the greedy policies."""

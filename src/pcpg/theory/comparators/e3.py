@@ -6,9 +6,11 @@ A state is known when each of its actions was tried m times. In unknown states t
     explore   the policy that is most likely to reach an unknown state, if that is likelier than eps / (2 L)
     exploit   the policy of the largest return, unknown states being worth nothing, else
 
-By the explore-or-exploit lemma the second is near-optimal when the first cannot leave the known states. The paper asks
-m of order (S L^2 / eps)^4 ln(1 / delta): m = ceil(scale (S L^2 / eps)^4 ln(1 / delta)), its constant taken as one.
-S counts states with their time in them. The exploiting policy is what is scored, as what E3 returns when it halts.
+By the explore-or-exploit lemma the second is near-optimal when the first cannot leave the known states. The paper has
+m of order (S T G / eps)^4 Var ln(1 / delta), with T steps, returns of at most G and Var the variance of rewards. Here T
+and G are L and Var is at most one: m = ceil(scale (S L^2 / eps)^4 ln(1 / delta)). The paper leaves the constant open;
+it is taken as one. S counts states with their time in them. The exploiting policy is what is scored, as what E3 returns
+when it halts.
 """
 
 import numpy as np
@@ -26,8 +28,9 @@ class E3:
     def __init__(
         self, layout: Layout, streams: Streams, scale: float = 1.0, epsilon: float = 0.1, delta: float = 0.1
     ) -> None:
+        tables.check(scale=scale, epsilon=epsilon, delta=delta)
         theory = (layout.num_states * layout.horizon**2 / epsilon) ** 4 * np.log(1.0 / delta)
-        self.m = float(np.ceil(tables.check_scale(scale) * theory))
+        self.m = float(np.ceil(scale * theory))
         self.layout, self.threshold = layout, epsilon / (2.0 * layout.horizon)
         self.counts, self._lane = tables.Counts(layout, streams.n, share=False), np.arange(streams.n)[:, None, None]
         self.exploit = tables.uniform(layout, streams.n)

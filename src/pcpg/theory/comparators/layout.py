@@ -81,20 +81,30 @@ class Episodes(NamedTuple):
     r: Array  # [n, B, L] rewards in [0, 1]
 
 
+class Mixture(NamedTuple):
+    """Policies of which each step of each episode follows its own; states hold their time, so they can take turns."""
+
+    policies: Array  # [n, m, S, A]
+    which: Index  # [n, B, L]
+
+
 class Learner(Protocol):
     """A learner of n seeds side by side; it holds no environment, so every sample it sees was counted."""
 
     @property
     def batch(self) -> int:
-        """The number of episodes of each seed that `learn` is given."""
+        """The number of episodes of each seed that `learn` is given next."""
         ...
 
     def policy(self) -> Array:
         """Return the current policies [n, S, A], which are scored."""
         ...
 
-    def behaviour(self) -> Array:
-        """Return the policies [n, S, A] of the next episodes; they differ where a learner adds noise to explore."""
+    def behaviour(self) -> Array | Mixture:
+        """Return what plays the next episodes: policies [n, S, A] for all of them, or a mixture for each step of each.
+
+        They differ from the scored ones where a learner adds noise to explore, or rolls in with other policies.
+        """
         ...
 
     def learn(self, episodes: Episodes) -> None:

@@ -42,12 +42,10 @@ class MDMPI:
         batch: int = 20,
         m: int = 5,
     ) -> None:
-        if m < 1 or batch < 1:
-            raise ValueError(f"m is {m}, batch is {batch}; expected at least one")
-        self.batch, self.m, self.gamma = batch, m, tables.discount(layout.horizon, gamma)
-        self.scale = tables.check_scale(scale)
-        self.q = np.zeros((streams.n, layout.num_states, layout.num_actions))
-        self.theta, self.after = np.zeros_like(self.q), layout.first[-1] - layout.num_states
+        tables.check(scale=scale, batch=batch, m=m)
+        self.scale, self.batch, self.m, self.gamma = scale, batch, m, tables.discount(layout.horizon, gamma)
+        self.q, self.theta = tables.zeros(layout, streams.n), tables.zeros(layout, streams.n)
+        self.after = layout.first[-1] - layout.num_states
         self._lane = np.arange(streams.n)[:, None, None]
 
     def policy(self) -> Array:

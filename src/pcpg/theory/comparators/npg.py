@@ -21,11 +21,10 @@ class NPG:
     def __init__(
         self, layout: Layout, streams: Streams, scale: float = 0.1, gamma: float | None = None, batch: int = 20
     ) -> None:
-        self.batch, self.gamma = batch, tables.discount(layout.horizon, gamma)
-        if self.gamma == 1.0:
-            raise ValueError("gamma is 1; the step eta / (1 - gamma) needs a discount below one")
-        self.scale = tables.check_scale(scale)
-        self.theta = np.zeros((streams.n, layout.num_states, layout.num_actions))
+        tables.check(scale=scale, batch=batch)
+        self.scale, self.batch = scale, batch
+        self.gamma = tables.discount(layout.horizon, gamma, below_one=True)
+        self.theta = tables.zeros(layout, streams.n)
 
     def policy(self) -> Array:
         """Return the softmax policies."""

@@ -7,9 +7,9 @@ one for each pair. With v^j the optimistic values of the next layer in episode j
     Q_h    = clip(r^ + v^k' w + Gamma, 0, L - h),   Gamma = scale C sqrt(v^k' Lambda^-1 v^k)
     C      = sqrt(d L^2 ln(d T / delta)),   d = W^2 A
 
-d is the dimension of a step's model (W states in a layer), T the samples so far; the paper's absolute constant is
-taken as one. Rewards are revealed in the paper; here their mean is used. Policies are evaluated and changed as in
-`optimistic_policy`, with alpha_k times `step`; play follows pi_k.
+d is the dimension of a step's model (W states in a layer), T the samples so far. C of the paper has an absolute
+constant in front, above one, which it leaves open; it is taken as one. Rewards are revealed in the paper; here their
+mean is used. Policies are evaluated and changed as in `optimistic_policy`, alpha_k times `step`; play follows pi_k.
 """
 
 import numpy as np
@@ -42,8 +42,9 @@ class OPPO:
     def __init__(
         self, layout: Layout, streams: Streams, scale: float = 1.0, delta: float = 0.1, step: float = 1.0
     ) -> None:
-        self.layout, self.scale, self.delta = layout, tables.check_scale(scale), delta
-        self.step, self.episode, self.steps = tables.check_scale(step), 0, 0
+        tables.check(scale=scale, delta=delta, step=step)
+        self.layout, self.scale, self.delta = layout, scale, delta
+        self.step, self.episode, self.steps = step, 0, 0
         shape, W = (streams.n, layout.num_states, layout.num_actions), layout.width
         self.visits, self.rewards, self.theta = np.zeros(shape), np.zeros(shape), np.zeros(shape)
         self.inverse = np.broadcast_to(np.eye(W), (*shape, W, W)).copy()

@@ -2,12 +2,16 @@
 
 At the start of an epoch psi transition vectors are drawn for each pair and the best of them is used:
 
-    N >= eta   P ~ Dirichlet((N(y) + omega) / kappa),   kappa = omega = scale^2 ln(T / delta)
-    N <  eta   P = P^ - min(P^, sqrt(3 P^ ln(4 W) / N) + 3 ln(4 W) / N), what is left on a successor drawn at random
+    n >= eta   P ~ Dirichlet((n(y) + omega) / kappa),   kappa = omega = ln(T / delta)
+    n <  eta   P = P^ - min(P^, sqrt(3 P^ ln(4 W) / n) + 3 ln(4 W) / n), what is left on a successor drawn at random
 
-and that policy is played until some pair's visits have doubled. `scale` multiplies the spread of these draws, about;
-psi and eta are arguments (the paper: psi of order W ln(W A / delta), eta of order sqrt(T W / A) and more, which no
-small run can reach; kappa and omega are constants times ln(T / delta)). W states of the next layer, T samples so far.
+and that policy is played until some pair's visits have doubled. n are the visits over scale^2, so `scale` multiplies
+the spread of these draws, about. W states of the next layer, T samples so far. In the paper
+
+    psi = W ln(W A / delta),   eta = sqrt(T W / A) + 12 omega W^4
+
+where psi, kappa and omega are orders whose constants it leaves open, taken as one here. psi=None and eta=None stand for
+these; small runs never reach that eta, and are slow with that psi, so the defaults are small numbers.
 Rewards are known in the paper; here their mean is used, and a pair not yet tried is worth the most that can remain.
 """
 
@@ -21,7 +25,7 @@ from pcpg.theory.mdp import Array
 
 def shrunk(P: Array, N: Array, width: int) -> Array:
     """Return P^ less its deviation, never below zero: the sure part of the simple optimistic draw."""
-    log, n = np.log(4.0 * width), np.maximum(N, 1.0)[..., None]
+    log, n = np.log(4.0 * width), np.where(N > 0.0, N, 1.0)[..., None]
     return P - np.minimum(P, np.sqrt(3.0 * P * log / n) + 3.0 * log / n)
 
 
@@ -36,12 +40,14 @@ class OptimisticPSRL:
         streams: Streams,
         scale: float = 1.0,
         delta: float = 0.1,
-        psi: int = 5,
-        eta: float = 5.0,
+        psi: int | None = 5,
+        eta: float | None = 5.0,
     ) -> None:
-        if psi < 1:
-            raise ValueError(f"psi is {psi}; expected at least one draw")
-        self.layout, self.streams, self.scale, self.delta = layout, streams, tables.check_scale(scale), delta
+        tables.check(scale=scale, delta=delta)
+        if psi is None:
+            psi = int(np.ceil(layout.width * np.log(layout.width * layout.num_actions / delta)))
+        tables.check(psi=psi)
+        self.layout, self.streams, self.scale, self.delta = layout, streams, scale, delta
         self.psi, self.eta, self.steps = psi, eta, 0
         self.counts = tables.Counts(layout, streams.n, share=False)
         self.before = np.zeros_like(self.counts.visits)
@@ -65,19 +71,27 @@ class OptimisticPSRL:
             self.pi[ended] = tables.greedy(self._plan(ended))
             self.before[ended] = self.counts.visits[ended]
 
+    def enough(self) -> float:
+        """Return eta, the visits from which on the posterior is drawn from."""
+        if self.eta is not None:
+            return self.eta
+        width, omega = self.layout.width, np.log(self.steps / self.delta)
+        return float(np.sqrt(self.steps * width / self.layout.num_actions) + 12.0 * omega * width**4)
+
     def _draw(self, streams: Streams, N: Array, successors: Array) -> Array:
         """Return one transition vector for each pair, [n, S, A, W]."""
-        width, omega = self.layout.width, self.scale**2 * float(np.log(self.steps / self.delta))
+        width, omega = self.layout.width, float(np.log(self.steps / self.delta))
         posterior = dirichlet(streams, np.where(self.inside, successors + omega, 0.0) / omega)
-        sure = shrunk(successors / np.maximum(N, 1.0)[..., None], N, width)
+        sure = shrunk(successors / np.where(N > 0.0, N, 1.0)[..., None], N, width)
         slot = np.floor(streams.uniform(*N.shape[1:]) * self.inside.sum(-1)).astype(np.int64)
         rest = (1.0 - sure.sum(-1))[..., None] * (np.arange(width) == slot[..., None])
-        return np.where((self.eta <= N)[..., None], posterior, sure + rest)
+        return np.where((self.enough() <= N)[..., None], posterior, sure + rest)
 
     def _plan(self, which: Index) -> Array:
         layout, streams = self.layout, self.streams.take(which)
         N, successors = self.counts.visits[which], self.counts.successors[which]
-        draws = np.stack([self._draw(streams, N, successors) for _ in range(self.psi)], axis=-2)  # [n, S, A, psi, W]
+        over = 1.0 / self.scale**2
+        draws = np.stack([self._draw(streams, N * over, successors * over) for _ in range(self.psi)], axis=-2)
         r, top = self.counts.mean_reward()[which], layout.remaining[: layout.num_states, None]
         Q, V = np.empty_like(r), np.zeros((len(r), layout.first[-1] - layout.num_states))
         for here, after in layout.backward():

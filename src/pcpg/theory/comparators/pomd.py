@@ -30,11 +30,10 @@ class POMD:
     def __init__(
         self, layout: Layout, streams: Streams, scale: float = 1.0, delta: float = 0.1, step: float = 1.0
     ) -> None:
-        self.step = tables.check_scale(step)
-        self.layout, self.scale, self.delta = layout, tables.check_scale(scale), delta
-        self.counts, self.episode = tables.Counts(layout, streams.n, share=False), 0
-        self.steps = 0
-        self.theta = np.zeros((streams.n, layout.num_states, layout.num_actions))
+        tables.check(scale=scale, delta=delta, step=step)
+        self.layout, self.scale, self.delta = layout, scale, delta
+        self.step, self.episode, self.steps = step, 0, 0
+        self.counts, self.theta = tables.Counts(layout, streams.n, share=False), tables.zeros(layout, streams.n)
 
     def policy(self) -> Array:
         """Return the policies of the last mirror step."""

@@ -83,6 +83,7 @@ def build(
         rows[:, first[h] : first[h + 1], :, : len(after)] = P[:, here][..., after]
     if np.abs(rows.sum(-1) - 1.0).max() > 1e-8:
         raise ValueError(f"{name}: some move of a layer does not lead into the next one")
+    rows /= rows.sum(-1, keepdims=True)  # a correction of rounding only: every draw must find its outcome
     seen = [np.unique(labels[layer]) for layer in layers]
     starts = np.cumsum([0, *map(len, seen)])
     places = [starts[h] + np.searchsorted(seen[h], labels[layer]) for h, layer in enumerate(layers)]

@@ -37,7 +37,8 @@ class PSRL:
     batch = 1
 
     def __init__(self, layout: Layout, streams: Streams, scale: float = 1.0) -> None:
-        self.layout, self.streams, self.scale = layout, streams, tables.check_scale(scale)
+        tables.check(scale=scale)
+        self.layout, self.streams, self.scale = layout, streams, scale
         self.counts = tables.Counts(layout, streams.n, share=True)
         self.prior = prior(layout, self.counts.model_state)
         self._draw()

@@ -22,12 +22,13 @@ class EpsilonGreedyQ:
     def __init__(
         self, layout: Layout, streams: Streams, scale: float = 0.1, gamma: float | None = None, omega: float = 0.6
     ) -> None:
-        if tables.check_scale(scale) > 1.0:
+        tables.check(scale=scale, omega=omega)
+        if scale > 1.0:
             raise ValueError(f"scale is {scale}; epsilon is a probability")
         self.epsilon, self.omega, self.gamma = scale, omega, tables.discount(layout.horizon, gamma)
-        shape = (streams.n, layout.num_states, layout.num_actions)
-        self.Q, self.visits, self.V = np.zeros(shape), np.zeros(shape), np.zeros((shape[0], layout.first[-1]))
-        self.pi, self._lane = tables.greedy(self.Q), np.arange(shape[0])[:, None]
+        self.Q, self.visits = tables.zeros(layout, streams.n), tables.zeros(layout, streams.n)
+        self.V = np.zeros((streams.n, layout.first[-1]))
+        self.pi, self._lane = tables.greedy(self.Q), np.arange(streams.n)[:, None]
 
     def policy(self) -> Array:
         """Return the greedy policies."""

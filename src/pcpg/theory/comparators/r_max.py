@@ -43,13 +43,13 @@ class RMax:
         epsilon: float = 0.1,
         delta: float = 0.1,
     ) -> None:
+        tables.check(scale=scale, epsilon=epsilon, delta=delta)
         theory = known_after(layout.num_states, layout.num_actions, layout.horizon, epsilon, delta)
-        self.layout, self.m = layout, float(np.ceil(tables.check_scale(scale) * theory))
+        self.layout, self.m = layout, float(np.ceil(scale * theory))
         self.gamma = tables.discount(layout.horizon, gamma)
         self.counts = tables.Counts(layout, streams.n, share=False)
         self.top, self._lane = heaven(layout, self.gamma)[:, None], np.arange(streams.n)[:, None, None]
-        shape = (streams.n, layout.num_states, layout.num_actions)
-        self.pi = tables.greedy(np.broadcast_to(self.top, shape))
+        self.pi = tables.greedy(tables.zeros(layout, streams.n) + self.top)
 
     def policy(self) -> Array:
         """Return the optimal policies of the model."""

@@ -6,8 +6,6 @@ G is the discounted return from the visit on (gamma = 1 - 1/L), b_h the mean of 
 the step. The policy starts uniform. Nothing here explores: where uniform play never meets a reward, nothing is learnt.
 """
 
-import numpy as np
-
 from pcpg.theory.comparators import tables
 from pcpg.theory.comparators.layout import Episodes, Layout, Streams
 from pcpg.theory.comparators.sampled_q import pair_sums, returns_to_go, softmax
@@ -20,9 +18,9 @@ class Reinforce:
     def __init__(
         self, layout: Layout, streams: Streams, scale: float = 1.0, gamma: float | None = None, batch: int = 20
     ) -> None:
-        self.batch, self.gamma = batch, tables.discount(layout.horizon, gamma)
-        self.scale = tables.check_scale(scale)
-        self.theta = np.zeros((streams.n, layout.num_states, layout.num_actions))
+        tables.check(scale=scale, batch=batch)
+        self.scale, self.batch, self.gamma = scale, batch, tables.discount(layout.horizon, gamma)
+        self.theta = tables.zeros(layout, streams.n)
 
     def policy(self) -> Array:
         """Return the softmax policies."""

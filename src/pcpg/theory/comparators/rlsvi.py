@@ -26,7 +26,8 @@ class RLSVI:
     batch = 1
 
     def __init__(self, layout: Layout, streams: Streams, scale: float = 1.0) -> None:
-        self.layout, self.streams, self.scale = layout, streams, tables.check_scale(scale)
+        tables.check(scale=scale)
+        self.layout, self.streams, self.scale = layout, streams, scale
         self.counts, self.episode = tables.Counts(layout, streams.n, share=False), 1
         self._draw()
 

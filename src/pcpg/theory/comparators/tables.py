@@ -1,11 +1,15 @@
 """What several learners share: counts of a model, greedy policies, backward induction over layers."""
 
 from collections.abc import Callable
+from typing import Literal
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from pcpg.theory.comparators.layout import Episodes, Index, Layout
 from pcpg.theory.mdp import Array, Mask
+
+Bonus = Literal["hoeffding", "bernstein"]
 
 
 def greedy(Q: Array) -> Array:
@@ -14,9 +18,34 @@ def greedy(Q: Array) -> Array:
     return best / best.sum(-1, keepdims=True)
 
 
+def zeros(layout: Layout, n: int) -> Array:
+    """Return zeros [n, S, A]."""
+    return np.zeros((n, layout.num_states, layout.num_actions))
+
+
+def highest(layout: Layout, n: int) -> Array:
+    """Return the number of decisions that remain, [n, S, A]: where optimistic values start."""
+    return zeros(layout, n) + layout.remaining[: layout.num_states, None]
+
+
 def uniform(layout: Layout, n: int) -> Array:
     """Return uniform policies [n, S, A]."""
-    return np.full((n, layout.num_states, layout.num_actions), 1.0 / layout.num_actions)
+    return zeros(layout, n) + 1.0 / layout.num_actions
+
+
+def pair_means(shape: tuple[int, ...], s: Index, a: Index, x: Array) -> Array:
+    """Return the mean of x over the visits of each pair, all [n, B], as [n, S, A]; -inf where there was none."""
+    sums, visits = np.zeros(shape), np.zeros(shape)
+    at = (np.arange(shape[0])[:, None], s, a)
+    np.add.at(sums, at, x)
+    np.add.at(visits, at, 1.0)
+    return np.where(visits > 0.0, sums / np.maximum(visits, 1.0), -np.inf)
+
+
+def greedy_where_met(Q: Array, otherwise: Array) -> Array:
+    """Return the greedy policies of Q, and the other ones in states whose Q is -inf for all actions."""
+    met = np.isfinite(Q).any(-1, keepdims=True)
+    return np.where(met, greedy(np.where(met, Q, 0.0)), otherwise)
 
 
 class Counts:
@@ -51,6 +80,19 @@ class Counts:
         return self.successors / np.maximum(self.visits + ridge, 1.0)[..., None]
 
 
+def features(layout: Layout, phi: ArrayLike | None) -> Array:
+    """Return the features [S, A, d], one-hot on pairs if none are given, or raise a ValueError."""
+    shape = (layout.num_states, layout.num_actions)
+    if phi is None:
+        return np.eye(shape[0] * shape[1]).reshape(*shape, -1)
+    phi = np.asarray(phi, dtype=np.float64)
+    if phi.ndim != 3 or phi.shape[:2] != shape:
+        raise ValueError(f"features have shape {phi.shape}; expected {(*shape, 'd')}, one for each pair")
+    if not np.isfinite(phi).all() or np.linalg.norm(phi, axis=-1).max() > 1.0 + 1e-8:
+        raise ValueError("features must be finite and of norm at most one")
+    return phi
+
+
 def induct(
     layout: Layout, r: Array, P: Array, finish: Callable[[slice, Array], Array], value: Callable[[slice, Array], Array]
 ) -> Array:
@@ -77,16 +119,29 @@ def best(_: slice, Q: Array) -> Array:
     return Q.max(-1)
 
 
-def discount(horizon: int, gamma: float | None) -> float:
-    """Return gamma, by default 1 - 1/L, or raise a ValueError."""
+def discount(horizon: int, gamma: float | None, below_one: bool = False) -> float:
+    """Return gamma, by default 1 - 1/L, or raise a ValueError; below one where a learner divides by 1 - gamma."""
     found = 1.0 - 1.0 / horizon if gamma is None else gamma
-    if not 0.0 <= found <= 1.0:
-        raise ValueError(f"gamma is {gamma}; expected a discount in [0, 1]")
+    if not 0.0 <= found <= 1.0 or (below_one and found == 1.0):
+        raise ValueError(f"gamma is {gamma}; expected a discount in [0, 1{')' if below_one else ']'}")
     return found
 
 
-def check_scale(scale: float) -> float:
-    """Return the scale factor, or raise a ValueError unless it is positive."""
-    if not scale > 0.0:
-        raise ValueError(f"scale is {scale}; expected a positive number")
-    return scale
+def geometric_steps(u: Array, gamma: float, horizon: int) -> Index:
+    """Return steps h < L with Pr(h) ~ gamma^h from uniform numbers: times of d^pi at which the episode is not over."""
+    mass = gamma ** np.arange(horizon)
+    return np.searchsorted(np.cumsum(mass[:-1]) / mass.sum(), u, side="right").astype(np.int64)
+
+
+def check(**numbers: float) -> None:
+    """Raise a ValueError unless all numbers are positive, and delta, a probability of failure, is below one too."""
+    for name, value in numbers.items():
+        if not value > 0.0 or (name == "delta" and value >= 1.0):
+            expected = "a probability, above 0 and below 1" if name == "delta" else "a positive number"
+            raise ValueError(f"{name} is {value}; expected {expected}")
+
+
+def check_bonus(bonus: Bonus) -> None:
+    """Raise a ValueError unless the bonus is one of the two."""
+    if bonus not in ("hoeffding", "bernstein"):
+        raise ValueError(f"bonus is {bonus!r}; expected 'hoeffding' or 'bernstein'")

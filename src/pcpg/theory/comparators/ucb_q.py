@@ -11,8 +11,6 @@ iota = ln(S A T / delta) with T the samples so far; W_t is the variance of the t
 paper leaves its absolute constants open (c, c_1, c_2): scale = 1 sets them to one.
 """
 
-from typing import Literal
-
 import numpy as np
 
 from pcpg.theory.comparators import tables
@@ -48,16 +46,16 @@ class UCBQ:
         streams: Streams,
         scale: float = 1.0,
         delta: float = 0.1,
-        bonus: Literal["hoeffding", "bernstein"] = "hoeffding",
+        bonus: tables.Bonus = "hoeffding",
     ) -> None:
-        self.layout, self.scale, self.delta, self.bonus = layout, tables.check_scale(scale), delta, bonus
-        shape = (streams.n, layout.num_states, layout.num_actions)
-        self.top = layout.remaining
-        self.Q = np.broadcast_to(self.top[: shape[1], None], shape).copy()
-        self.V = np.broadcast_to(self.top, (shape[0], len(self.top))).copy()
-        self.visits, self.beta = np.zeros(shape), np.zeros(shape)
-        self.sums, self.squares = np.zeros(shape), np.zeros(shape)  # of the values V(s') met
-        self.pi, self.steps, self._lane = tables.greedy(self.Q), 0, np.arange(shape[0])[:, None]
+        tables.check(scale=scale, delta=delta)
+        tables.check_bonus(bonus)
+        self.layout, self.scale, self.delta, self.bonus = layout, scale, delta, bonus
+        n, self.top = streams.n, layout.remaining
+        self.Q, self.V = tables.highest(layout, n), np.zeros((n, len(self.top))) + self.top
+        self.visits, self.beta = tables.zeros(layout, n), tables.zeros(layout, n)
+        self.sums, self.squares = tables.zeros(layout, n), tables.zeros(layout, n)  # of the values V(s') met
+        self.pi, self.steps, self._lane = tables.greedy(self.Q), 0, np.arange(n)[:, None]
 
     def policy(self) -> Array:
         """Return the greedy policies of the optimistic Q."""

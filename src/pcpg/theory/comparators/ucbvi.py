@@ -10,8 +10,6 @@ N counts visits of (s, a) at all times (the model is stationary), N'_{h+1}(y) vi
 ell = ln(5 S A t / delta) with t the samples so far, where the paper knows the total T.
 """
 
-from typing import Literal
-
 import numpy as np
 
 from pcpg.theory.comparators import tables
@@ -44,14 +42,15 @@ class UCBVI:
         streams: Streams,
         scale: float = 1.0,
         delta: float = 0.1,
-        bonus: Literal["hoeffding", "bernstein"] = "hoeffding",
+        bonus: tables.Bonus = "hoeffding",
     ) -> None:
-        self.layout, self.scale, self.delta, self.bonus = layout, tables.check_scale(scale), delta, bonus
+        tables.check(scale=scale, delta=delta)
+        tables.check_bonus(bonus)
+        self.layout, self.scale, self.delta, self.bonus = layout, scale, delta, bonus
         self.counts = tables.Counts(layout, streams.n, share=True)
         self.arrivals = np.zeros((streams.n, layout.first[-1]))  # N'_h(y): states hold their time
         self.steps, self._lane = 0, np.arange(streams.n)[:, None, None]
-        top = layout.remaining[: layout.num_states, None]
-        self.Q = np.broadcast_to(top, (streams.n, layout.num_states, layout.num_actions)).copy()
+        self.Q = tables.highest(layout, streams.n)
 
     def policy(self) -> Array:
         """Return the greedy policies of the optimistic Q."""

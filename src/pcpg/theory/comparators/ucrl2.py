@@ -50,7 +50,8 @@ class UCRL2:
     batch = 1
 
     def __init__(self, layout: Layout, streams: Streams, scale: float = 1.0, delta: float = 0.1) -> None:
-        self.layout, self.scale, self.delta = layout, tables.check_scale(scale), delta
+        tables.check(scale=scale, delta=delta)
+        self.layout, self.scale, self.delta = layout, scale, delta
         self.counts = tables.Counts(layout, streams.n, share=False)
         self.before = np.zeros_like(self.counts.visits)  # visits at the start of the epoch
         self.steps, self.pi = 0, tables.uniform(layout, streams.n)

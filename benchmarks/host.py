@@ -1,0 +1,47 @@
+"""Our side on an environment that is stepped on the host: PPO on Gymnasium's MountainCarContinuous, one core.
+
+The same as the peer: 8 environments, 256 steps of each an update, two layers of 64 ReLU units each for policy and
+value, 10 epochs. Updates are included, compilation is not.
+"""
+
+import time
+from typing import Any
+
+from settings import HOST, HOST_ENV, HOST_ENVS, HOST_STEPS, Setting
+
+SECONDS = 10.0
+
+
+def measure() -> dict[str, Any]:
+    """Steps per second by setting."""
+    return {setting.name: _rate(setting) for setting in HOST}
+
+
+def _rate(setting: Setting) -> dict[str, Any]:
+    from pcpg.agents.build import build_agent
+    from pcpg.agents.compile_cache import enable_compile_cache
+    from pcpg.agents.config import BaselineConfig, PPOConfig
+    from pcpg.agents.run_config import RunConfig
+
+    enable_compile_cache()
+    ppo = PPOConfig(
+        num_updates=10,
+        num_episodes=HOST_ENVS,
+        num_epochs=setting.num_epochs,
+        minibatch_size=setting.batch_size,
+        shared_body=False,
+    )
+    agent_config = BaselineConfig(ppo, budget=2**40, visit_episodes=1)
+    options = {"max_steps": HOST_STEPS, "num_envs": HOST_ENVS}
+    agent = build_agent(RunConfig(f"gymnasium:{HOST_ENV}", "ppo", agent_config, options).resolved())
+    [(state, _)] = agent.step([agent.init(0)])  # compiles
+    first, start, busy = int(state.env_steps), time.perf_counter(), time.process_time()
+    while time.perf_counter() - start < SECONDS:
+        [(state, _)] = agent.step([state])
+    seconds, processor = time.perf_counter() - start, time.process_time() - busy
+    steps = int(state.env_steps) - first
+    return {
+        "steps_per_second": round(steps / seconds, 1),
+        "steps_per_processor_second": round(steps / processor, 1),
+        "steps": steps,
+    }

@@ -1,0 +1,65 @@
+"""Our PPO on MountainCarContinuous at the sizes of rejax's row: steps per second with updates, compilation apart.
+
+Both sides have two layers of 64 ReLU units each for policy and value, 10 epochs of 32 minibatches and one core. rejax
+starts a new episode where one ends; ours plays one episode of at most `num_steps` moves in each place, so once cars
+reach their flag an update of the same work holds fewer steps. Hence both rates: updates, and steps really made.
+"""
+
+import os
+import tempfile
+import time
+from typing import Any
+
+from settings import MOUNTAIN_CAR, MountainCarSetting
+
+UPDATES = 10
+"""Of a round, the unit of time: the host takes over in between."""
+
+
+def measure(seconds: float = 20.0) -> dict[str, Any]:
+    """Rates by setting and the seconds of a first compilation."""
+    with tempfile.TemporaryDirectory() as cache:
+        os.environ["JAX_COMPILATION_CACHE_DIR"] = cache  # empty: every compilation is a first one
+        return {setting.name: _rate(setting, seconds) for setting in MOUNTAIN_CAR}
+
+
+def _rate(setting: MountainCarSetting, seconds: float) -> dict[str, Any]:
+    from pcpg.agents.build import build_agent
+    from pcpg.agents.run_config import RunConfig
+
+    ppo = {
+        "num_updates": UPDATES,
+        "num_episodes": setting.num_envs,
+        "num_epochs": setting.num_epochs,
+        "minibatch_size": setting.num_envs * setting.num_steps // setting.num_minibatches,
+        "hidden": [64, 64],
+        "shared_body": False,
+        "max_grad_norm": 0.5,
+        "learning_rate": 3e-4,
+    }
+    config = RunConfig.from_json(
+        {
+            "env": "MountainCarContinuous-v0",
+            "algo": "ppo",
+            "env_options": {"steps": setting.num_steps},
+            "agent": {"ppo": ppo, "budget": 2**40, "visit_episodes": 1},
+        }
+    )
+    agent = build_agent(config.resolved())
+    ((state, _),) = agent.step([agent.init(0)])
+    compilation = agent.improve.compile_seconds + agent.visit.compile_seconds
+    before, updates, start, busy = int(state.env_steps), 0, time.perf_counter(), time.process_time()
+    while time.perf_counter() - start < seconds:
+        ((state, _),) = agent.step([state])
+        updates += UPDATES
+    elapsed, processor = time.perf_counter() - start, time.process_time() - busy
+    steps = int(state.env_steps) - before
+    return {
+        "steps_per_second": round(steps / elapsed, 1),
+        "updates_per_second": round(updates / elapsed, 3),
+        "steps_per_processor_second": round(steps / processor, 1),
+        "updates_per_processor_second": round(updates / processor, 3),
+        "compile_seconds": round(compilation, 3),
+        "steps": steps,
+        "updates": updates,
+    }

@@ -1,0 +1,62 @@
+"""Sphinx settings of the documentation; `make docs` builds it with warnings as errors."""
+
+import importlib.metadata
+import re
+
+project = "pcpg"
+author = "the pcpg authors"
+release = version = importlib.metadata.version("pcpg")
+
+extensions = ["sphinx.ext.autodoc", "myst_parser"]
+exclude_patterns = ["_build", "pictures"]
+myst_heading_anchors = 3
+myst_links_external_new_tab = False
+highlight_language = "text"  # of blocks that name none: commands
+
+html_theme = "furo"
+html_title = "pcpg"
+html_copy_source = False
+html_show_sphinx = False
+
+autodoc_member_order = "bysource"
+autodoc_typehints_format = "short"
+python_use_unqualified_type_names = True
+maximum_signature_line_length = 88
+default_role = "code"
+
+CODE = re.compile(r"(`[^`]*`)")
+SPECIAL = re.compile(r"([\\*_|])")
+
+
+def as_rst(lines: list[str]) -> list[str]:
+    """A docstring as reStructuredText: ours are plain text with `code`, indented formulas and tables of bars."""
+    made: list[str] = []
+    is_quoted = False
+    for line in lines:
+        if not line.strip():
+            made.append("")
+            continue
+        starts_quote = line.startswith(("    ", "|"))
+        if starts_quote and not is_quoted:
+            made += ["", ".. code-block:: text", ""]
+        elif is_quoted and not starts_quote:
+            made.append("")
+        is_quoted = starts_quote
+        made.append(f"   {line}" if is_quoted else _escaped(line))
+    return made
+
+
+def _escaped(line: str) -> str:
+    """The line with nothing in it that reStructuredText would take for markup, but for code."""
+    parts = CODE.split(line)
+    return "".join(part if part.startswith("`") else SPECIAL.sub(r"\\\1", part) for part in parts)
+
+
+def translate(app, what, name, obj, options, lines) -> None:
+    """Docstrings of this package as they are meant; those of Python's own classes tell nobody anything."""
+    is_inherited = what in ("class", "exception") and "__doc__" not in vars(obj)
+    lines[:] = [] if is_inherited else as_rst(lines)
+
+
+def setup(app) -> None:
+    app.connect("autodoc-process-docstring", translate)

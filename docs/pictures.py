@@ -1,0 +1,109 @@
+"""The pictures of the page about the algorithm, made by a small run: `python docs/pictures.py`, a minute on two cores.
+
+PC-PG explores the Deep Sea of size 20, reward-free and with one seed. Its features are the one-hot cells, so that both
+the bonus and the visits can be drawn over the grid.
+"""
+
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+import pcpg
+from pcpg.cover.bonus import whitening
+from pcpg.reports.visits import CoverVisits, read_visits
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+
+HERE = Path(__file__).parent / "pictures"
+SIZE = 20
+SHOWN = (0, 2, 6, 23)
+"""Policies of the cover that have a panel."""
+CONFIG = {
+    "ppo": {"num_updates": 20, "num_episodes": 256},
+    "explore": {"max_policies": 24, "patience": 24},
+    "exploit": {"num_rounds": 0},
+}
+STYLE = {"font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "savefig.dpi": 160}
+
+
+def main() -> None:
+    """Train, then draw."""
+    run = pcpg.train("DeepSea-v0", size=SIZE, config=CONFIG)
+    visits = read_visits(run.folder, run.config.seed)
+    HERE.mkdir(exist_ok=True)
+    with plt.rc_context(STYLE):
+        draw_growth(visits)
+        draw_bonus(run)
+        draw_weights(run)
+
+
+def draw_growth(visits: CoverVisits) -> None:
+    """Where some policies of the cover went, and below each where the cover has been with it."""
+    counts = visits.counts[:, 0]
+    figure, axes = plt.subplots(2, len(SHOWN), figsize=(6.8, 3.8), layout="constrained")
+    for index, (above, below) in zip(SHOWN, axes.T, strict=True):
+        draw_share(above, counts[index] / counts[index].sum())
+        above.set_title(f"policy {index}")
+        until = counts[: index + 1].sum(axis=0)
+        draw_share(below, until / until.sum())
+        below.set_title(f"cover of {index + 1}: {np.mean(until[on_board()] > 0):.0%}")
+    save(figure, "growth")
+
+
+def draw_share(axis: Axes, share: np.ndarray) -> None:
+    """Shares of the visits over the grid; white where nobody was, grey where nobody can be."""
+    axis.imshow(np.where(on_board(), np.nan, 1.0), cmap="Greys", vmin=0, vmax=3)
+    axis.imshow(np.where(share > 0, np.sqrt(share), np.nan), cmap="viridis", vmin=0, vmax=np.sqrt(1 / SIZE))
+    axis.set(xticks=[], yticks=[])
+
+
+def draw_bonus(run: pcpg.Run) -> None:
+    """The bonus of each cell, as the cover grows, on one scale."""
+    ridge, sigmas = run.config.agent.explore.ridge, run.cover.used
+    sizes = (1, 7, len(sigmas))
+    figure, axes = plt.subplots(1, 3, figsize=(6.8, 2.6), layout="constrained")
+    image = None
+    for axis, size in zip(axes, sizes, strict=True):
+        whiten = whitening(sigmas[:size].sum(axis=0), ridge)
+        bonus = np.sqrt(np.sum(whiten**2, axis=1)).reshape(SIZE, SIZE)  # phi of a cell is its unit vector
+        image = axis.imshow(np.where(on_board(), bonus, np.nan), cmap="magma", norm="log", vmin=0.5, vmax=ridge**-0.5)
+        axis.set(title=f"cover of {size} polic{'y' if size == 1 else 'ies'}", xticks=[], yticks=[])
+    figure.colorbar(image, ax=axes, label="bonus", shrink=0.8)
+    save(figure, "bonus")
+
+
+def draw_weights(run: pcpg.Run) -> None:
+    """The D-optimal weights of the policies with what each could still add, and the growth of the cover."""
+    design, sigmas, ridge = run.design, run.cover.used, run.config.agent.explore.ridge
+    mixture = np.tensordot(design.weights, sigmas, 1) + ridge * np.eye(sigmas.shape[1])
+    gains = np.einsum("ij,nji->n", np.linalg.inv(mixture), sigmas)
+    largest = [pcpg.d_optimal(sigmas[: size + 1], ridge=ridge).log_det for size in range(len(sigmas))]
+    figure, (left, right) = plt.subplots(1, 2, figsize=(6.8, 2.7), layout="constrained")
+    left.bar(range(len(sigmas)), design.weights, color="#4477aa")
+    left.set(xlabel="policy", ylabel="weight", title="D-optimal weights")
+    beside = left.twinx()
+    beside.plot(gains, "o", color="#222222", markersize=3)
+    beside.set(ylabel="gradient (dots)", ylim=(0, 1.15 * gains.max()))
+    beside.spines["right"].set_visible(True)
+    right.plot(largest, "o-", color="#4477aa", markersize=3)
+    right.set(xlabel="newest policy", ylabel="largest log det", title="Growth of the cover")
+    save(figure, "weights")
+
+
+def on_board() -> np.ndarray:
+    """The cells that can be reached: a column for each step taken to the right."""
+    return np.tri(SIZE, dtype=bool)
+
+
+def save(figure: Figure, name: str) -> None:
+    """Write a picture without a date, so that the same run gives the same file."""
+    figure.savefig(HERE / f"{name}.png", metadata={"Software": None})
+    plt.close(figure)
+
+
+if __name__ == "__main__":
+    main()

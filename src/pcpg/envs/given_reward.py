@@ -1,0 +1,122 @@
+"""An environment with a reward of the user's own in place of its reward; everything else stays."""
+
+import dataclasses
+import hashlib
+import inspect
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from pcpg.envs.protocol import CellGrid, Environment, Step
+from pcpg.envs.spaces import Space
+
+Reward = Callable[..., Any]
+"""From observation and action, and the next observation where it takes three arguments, to a number."""
+
+
+class GivenRewardState(NamedTuple):
+    """The state of the environment and the observation of it, which the reward is a function of."""
+
+    inner: Any
+    observation: jax.Array
+
+
+@dataclasses.dataclass(frozen=True)
+class GivenReward(Environment[Any, GivenRewardState]):
+    """The environment `inner`, paying `reward(observation, action[, next_observation])` for each decision."""
+
+    inner: Environment[Any, Any]
+    reward: Reward
+
+    def __post_init__(self) -> None:
+        _reward_jaxpr(self)
+
+    @property
+    def observation_space(self) -> Space:
+        return self.inner.observation_space
+
+    @property
+    def action_space(self) -> Space:
+        return self.inner.action_space
+
+    @property
+    def max_steps(self) -> int:
+        return self.inner.max_steps
+
+    @property
+    def tasks(self) -> int:
+        return self.inner.tasks
+
+    @property
+    def cells(self) -> CellGrid | None:
+        return self.inner.cells
+
+    @property
+    def evaluation_env(self) -> "GivenReward":
+        return GivenReward(self.inner.evaluation_env, self.reward)
+
+    def instance(self, seed: int) -> Any:
+        return self.inner.instance(seed)
+
+    def reset(self, key: jax.Array, params: Any) -> tuple[jax.Array, GivenRewardState]:
+        observation, state = self.inner.reset(key, params)
+        return observation, GivenRewardState(state, observation)
+
+    def transition(
+        self, key: jax.Array, state: GivenRewardState, action: jax.Array, params: Any
+    ) -> Step[GivenRewardState]:
+        moved = self.inner.transition(key, state.inner, action, params)
+        pairs = (state.observation, action, moved.observation)
+        reward = jnp.asarray(self.reward(*pairs[: num_arguments(self.reward)]), jnp.float32)
+        return moved._replace(reward=reward, state=GivenRewardState(moved.state, moved.observation))
+
+    def cell(self, state: GivenRewardState) -> jax.Array:
+        return self.inner.cell(state.inner)
+
+    def reachable_cells(self, params: Any) -> np.ndarray:
+        return self.inner.reachable_cells(params)
+
+
+def num_arguments(reward: Reward) -> int:
+    """How many of observation, action and next observation a reward takes: 2 or 3."""
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    parameters = inspect.signature(reward).parameters.values()
+    count = sum(p.kind in kinds and p.default is p.empty for p in parameters)
+    if count not in (2, 3):
+        raise ValueError(
+            f"a reward takes (observation, action) or (observation, action, next_observation), got {count}"
+        )
+    return count
+
+
+def reward_name(reward: Reward) -> str:
+    """How a reward is called in messages and in the config of a run."""
+    return getattr(reward, "__qualname__", type(reward).__qualname__)
+
+
+def fingerprint(env: GivenReward) -> str:
+    """A hash of what the reward computes: of its traced program with the arrays in it."""
+    traced = _reward_jaxpr(env)
+    digest = hashlib.sha256(str(traced.jaxpr).encode())
+    for constant in traced.consts:
+        digest.update(np.asarray(constant).tobytes())
+    return digest.hexdigest()
+
+
+def _reward_jaxpr(env: GivenReward) -> Any:
+    """The traced program of the reward; refuses one that cannot be compiled or does not give one number."""
+    name = reward_name(env.reward)
+    observation = jax.ShapeDtypeStruct(env.observation_space.shape, env.observation_space.dtype)
+    action = jax.ShapeDtypeStruct(env.action_space.shape, env.action_space.dtype)
+    arguments = (observation, action, observation)[: num_arguments(env.reward)]
+    try:
+        traced = jax.make_jaxpr(env.reward)(*arguments)
+    except Exception as error:
+        raise ValueError(f"the reward {name} cannot be compiled by JAX: {error}") from error
+    shapes = [out.shape for out in traced.out_avals]
+    if shapes != [()]:
+        raise ValueError(f"the reward {name} must give one number, it gives arrays of the shapes {shapes}")
+    return traced

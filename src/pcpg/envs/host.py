@@ -1,0 +1,83 @@
+"""Environments that live on the host: somebody's Python objects, stepped one call at a time.
+
+The functional protocol (protocol.py) compiles whole episodes; here only acting and learning can be compiled. What the
+agents ask of an environment is the same: spaces, the length of an episode, an instance for each seed. Episodes are
+played by `Players`, a fixed number of environments side by side, each from a seed of its own.
+"""
+
+import abc
+from typing import Any, NamedTuple, Protocol
+
+import jax
+import numpy as np
+
+from pcpg.envs.protocol import Environment, Step
+
+
+class Moved(NamedTuple):
+    """What one move of some environments gives back."""
+
+    observations: np.ndarray  # [n, ...] the true ones after the move: no reset is in between
+    rewards: np.ndarray  # [n]
+    terminated: np.ndarray  # [n] bool
+    truncated: np.ndarray  # [n] bool
+
+
+class Players(Protocol):
+    """Some environments side by side; all of one wave start together and are played to their ends."""
+
+    @property
+    def count(self) -> int:
+        """How many episodes can be played at a time."""
+        ...
+
+    def reset(self, seeds: list[int]) -> np.ndarray:
+        """Start an episode in the first environments, one for each seed; the first observations [n, ...]."""
+        ...
+
+    def step(self, actions: np.ndarray, alive: np.ndarray) -> Moved:
+        """Move those that are alive; what is given back for the others means nothing."""
+        ...
+
+
+class HostEnvironment(Environment[tuple[()], Any]):
+    """Base of the environments that are stepped on the host; subclasses are frozen dataclasses.
+
+    Observations are vectors or images as networks see them, and actions as policies give them.
+    """
+
+    @property
+    @abc.abstractmethod
+    def players(self) -> Players:
+        """The environments that play its episodes, the same at each call."""
+
+    @abc.abstractmethod
+    def encode(self, observation: Any) -> np.ndarray:
+        """An observation as the environment gives it, as networks see it."""
+
+    @abc.abstractmethod
+    def decode(self, action: np.ndarray) -> Any:
+        """An action as a policy gives it, as the environment takes it."""
+
+    @property
+    def bounds(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """The least and the largest observation, entry by entry, where it is a vector and they are known."""
+        return None
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """What the user should know: what was left out or taken for granted."""
+        return ()
+
+    def instance(self, seed: int) -> tuple[()]:
+        """Nothing: what differs between episodes follows from their seeds."""
+        del seed
+        return ()
+
+    def reset(self, key: jax.Array, params: tuple[()]) -> tuple[jax.Array, Any]:
+        """Refused: there is nothing to compile."""
+        raise TypeError(f"{self} is stepped on the host: play its episodes by `players`")
+
+    def transition(self, key: jax.Array, state: Any, action: jax.Array, params: tuple[()]) -> Step[Any]:
+        """Refused: there is nothing to compile."""
+        raise TypeError(f"{self} is stepped on the host: play its episodes by `players`")

@@ -1,0 +1,92 @@
+"""A dm_env environment behind Gymnasium's interface, such as bsuite's.
+
+An episode that ends with discount 0 terminated; one that ends with any other discount was cut, and truncated.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+from pcpg.envs.options import InvalidOption
+
+
+class DmEnv(gymnasium.Env[Any, Any]):
+    """A dm_env.Environment as a gymnasium.Env.
+
+    dm_env has no seeds: those of Gymnasium go to `reseed(env, seed)` where it is given, and else change nothing.
+    """
+
+    def __init__(
+        self, env: Any, *, max_steps: int | None = None, reseed: Callable[[Any, int], None] | None = None
+    ) -> None:
+        self.env, self.max_steps, self.reseed = env, max_steps, reseed
+        self.observation_space = to_space(env.observation_spec())
+        self.action_space = to_space(env.action_spec())
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Start an episode."""
+        super().reset(seed=seed)
+        del options
+        if seed is not None and self.reseed is not None:
+            self.reseed(self.env, seed)
+        return self.env.reset().observation, {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """Take one decision."""
+        step = self.env.step(action)
+        over = bool(step.last())
+        terminated = over and float(step.discount) == 0.0
+        return step.observation, float(step.reward or 0.0), terminated, over and not terminated, {}
+
+
+def to_space(spec: Any) -> gymnasium.Space[Any]:
+    """The Gymnasium space with the elements of a dm_env spec, or of a dictionary or sequence of specs."""
+    if isinstance(spec, dict):
+        return spaces.Dict({key: to_space(part) for key, part in spec.items()})
+    if isinstance(spec, list | tuple):
+        return spaces.Tuple([to_space(part) for part in spec])
+    if hasattr(spec, "num_values"):
+        return spaces.Discrete(int(spec.num_values))
+    if not hasattr(spec, "shape") or np.dtype(spec.dtype).kind not in "biuf":
+        raise InvalidOption(f"the dm_env spec {spec!r} is not supported: expected arrays of numbers")
+    dtype = np.dtype(spec.dtype)
+    low, high = getattr(spec, "minimum", -np.inf), getattr(spec, "maximum", np.inf)
+    if dtype.kind in "biu":
+        limits = (0, 1) if dtype.kind == "b" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+        low, high = np.maximum(low, limits[0]).astype(dtype), np.minimum(high, limits[1]).astype(dtype)
+    low, high = (np.broadcast_to(bound, spec.shape).astype(dtype) for bound in (low, high))
+    return spaces.Box(low, high, tuple(spec.shape), dtype.type)
+
+
+def bsuite_env(name: str, options: Mapping[str, Any]) -> DmEnv:
+    """An environment of bsuite: a point of its sweep such as "deep_sea/0", or a name with options over those of 0."""
+    import bsuite  # pyright: ignore[reportMissingImports]
+    from bsuite import sweep  # pyright: ignore[reportMissingImports]
+
+    experiment, _, point = name.partition("/")
+    settings = sweep.SETTINGS.get(f"{experiment}/{point or 0}")
+    if settings is None:
+        valid = sorted({known.split("/")[0] for known in sweep.SETTINGS})
+        raise InvalidOption(f"bsuite has no environment {name!r}; valid: {', '.join(valid)}, or such as deep_sea/0")
+    # The settings of point 0 fix the random mapping of deep sea's actions, so that all copies have the same.
+    try:
+        env: Any = bsuite.load(experiment, {**settings, **options})
+    except TypeError as error:
+        raise InvalidOption(f"bsuite:{name}: {error}; options of point {point or 0}: {dict(settings)}") from error
+    return DmEnv(env, max_steps=_length(env), reseed=_reseed)
+
+
+def _length(env: Any) -> int | None:
+    """The length of an episode, where the environment knows it: deep sea has as many steps as rows."""
+    return next((getattr(env, name) for name in ("_episode_len", "_size") if hasattr(env, name)), None)
+
+
+def _reseed(env: Any, seed: int) -> None:
+    """A new start for the generator of the environment and of each environment inside it."""
+    while env is not None:
+        if isinstance(getattr(env, "_rng", None), np.random.RandomState):
+            env._rng = np.random.RandomState(seed)
+        env = vars(env).get("_env")

@@ -1,0 +1,1 @@
+"""The paper's table of sample complexities, measured: exploration, misspecified aggregation, the binary tree."""

@@ -1,0 +1,101 @@
+"""`pcpg reproduce table1`: the paper's table with two measured columns, cell by cell, never one twice."""
+
+import dataclasses
+import json
+import os
+from pathlib import Path
+
+from rich.console import Console
+from rich.markdown import Markdown
+
+from pcpg.experiments.common import STOPPED, Record, Scale
+from pcpg.experiments.table1.cells import Store, run_cells
+from pcpg.experiments.table1.figures import draw_all
+from pcpg.experiments.table1.plan import cells_after, first_cells
+from pcpg.experiments.table1.settings import SETTINGS, Experiment, Settings, check_algos
+from pcpg.experiments.table1.summary import summarise
+from pcpg.experiments.table1.table import main_table, tables
+
+EXPERIMENTS: tuple[Experiment, ...] = ("A", "B", "C")
+
+
+@dataclasses.dataclass(frozen=True)
+class ReproduceTable1:
+    """The paper's table of sample complexities with two measured columns, and the binary tree."""
+
+    scale: Scale = "laptop"
+    """smoke: seconds, measures nothing; laptop: 20 seeds, about an hour on two cores; paper: ten times the samples."""
+    only: tuple[Experiment, ...] = EXPERIMENTS
+    """Which experiments: A exploration, B misspecified aggregation, C the binary tree."""
+    algos: tuple[str, ...] = ()
+    """Which algorithms; by default all."""
+    seeds: int = 0
+    """How many seeds in A and B; by default those of the scale."""
+    out: str = "results/table1"
+    """Folder of the results; cells that are done there are not run again."""
+    jobs: int = 0
+    """How many processes; by default as many as there are cores."""
+    json: bool = False
+    """One JSON object on stdout, everything else on stderr."""
+
+    def __post_init__(self) -> None:
+        check_algos(self.algos)
+        unknown = set(self.only) - set(EXPERIMENTS)
+        if unknown or not self.only:
+            raise ValueError(f"only is {', '.join(self.only) or 'empty'}; expected some of {', '.join(EXPERIMENTS)}")
+        if self.seeds < 0:
+            raise ValueError(f"seeds must be 0 (those of the scale) or more, got {self.seeds}")
+        if self.jobs < 0:
+            raise ValueError(f"jobs must be 0 (as many as there are cores) or more, got {self.jobs}")
+
+    def __call__(self, console: Console) -> int:
+        settings, out = self.settings, Path(self.out)
+        store = Store(out, self.command)
+        first = first_cells(settings, check_algos(self.algos), self.only)
+
+        def notice(record: Record) -> None:
+            console.print(f"{record['name']}: {record['seconds']:.0f} s", highlight=False)
+
+        try:
+            run_cells(
+                first,
+                lambda record: cells_after(record, settings, self.only),
+                store,
+                self.jobs or os.cpu_count() or 1,
+                notice,
+            )
+        except KeyboardInterrupt:
+            console.print("stopped; the same command goes on where it stopped", highlight=False)
+            return STOPPED
+        summary = write_results(store, settings)
+        console.print(Markdown(main_table(summary)))
+        console.print(f"written to {out}", highlight=False)
+        if self.json:
+            print(json.dumps(summary, allow_nan=False))
+        return 0
+
+    @property
+    def settings(self) -> Settings:
+        """The settings of the scale, with as many seeds as were asked for."""
+        settings = SETTINGS[self.scale]
+        return dataclasses.replace(settings, seeds=self.seeds) if self.seeds else settings
+
+    @property
+    def command(self) -> str:
+        """The command line that makes these results."""
+        algos = f" --algos {' '.join(self.algos)}" if self.algos else ""
+        only = f" --only {' '.join(self.only)}" if self.only != EXPERIMENTS else ""
+        seeds = f" --seeds {self.seeds}" if self.seeds else ""
+        return f"pcpg reproduce table1 --scale {self.scale}{only}{algos}{seeds}"
+
+
+def write_results(store: Store, settings: Settings) -> Record:
+    """Write tuning.json, summary.json, table.md and the figures from all cells that are done; the summary."""
+    records = store.all()
+    summary = summarise(records, settings)
+    tuned = {r["arguments"]["algo"]: r for r in records if r["kind"] == "tuning"}
+    (store.out / "tuning.json").write_text(json.dumps(tuned, indent=1, allow_nan=False) + "\n")
+    (store.out / "summary.json").write_text(json.dumps(summary, indent=1, allow_nan=False) + "\n")
+    (store.out / "table.md").write_text(tables(summary))
+    draw_all(summary, store.out)
+    return summary

@@ -1,0 +1,208 @@
+"""From the records of the cells to the summary: growth by family, losses by error, and how they compare with theory."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from pcpg.experiments.common import Record
+from pcpg.experiments.table1 import exploration
+from pcpg.experiments.table1.problems import MISSPECIFIED
+from pcpg.experiments.table1.settings import CHAIN_DECISIONS, EPSILON, FAMILIES, LOSS, SETTLE, Family, Settings
+from pcpg.theory.comparators.registry import COMPARATORS
+
+DELUDED = {"mix": 1.0 / 3.0, "wait": 0.5}
+"""Loss of a learner that is deluded off the path, in units of kappa."""
+SHARE = 0.25
+"""The share of that loss from which on an algorithm counts as degraded by the error."""
+
+
+def summarise(records: list[Record], settings: Settings) -> Record:
+    """Return the summary of all records; it can be made again from them alone."""
+    algos = [name for name in COMPARATORS if any(r["arguments"].get("algo") == name for r in records)]
+    trees = [_tree_row(record) for record in records if record["kind"] == "C"]
+    return {
+        "protocol": {
+            "epsilon": f"{EPSILON:g} of the gap between the optimal return and that of uniform play",
+            "budget": settings.budget,
+            "theory_budget": settings.theory_budget,
+            "error_budget": settings.error_budget,
+            "tuning_budget": settings.tuning_budget,
+            "settle": SETTLE,
+            "chain_decisions": CHAIN_DECISIONS,
+            "sizes": {family: list(sizes) for family, sizes in settings.sizes.items()},
+        },
+        "algos": {
+            name: _algo(name, [r for r in records if r["arguments"].get("algo") == name], settings) for name in algos
+        },
+        "trees": sorted(trees, key=lambda row: (row["features"], row["depth"])),
+        "core_minutes": round(sum(record["seconds"] for record in records) / 60.0, 1),
+        "commands": sorted({record["command"] for record in records}),
+        "commits": sorted({record["commit"] for record in records if record["commit"]}),
+        "devices": sorted({record["device"] for record in records}),
+        "from": min((record["time"] for record in records), default=None),
+        "to": max((record["time"] for record in records), default=None),
+    }
+
+
+def _algo(name: str, records: list[Record], settings: Settings) -> Record:
+    entry, kinds = COMPARATORS[name], {kind: [r for r in records if r["kind"] == kind] for kind in ("A", "theory", "B")}
+    tuned = next((r["factor"] for r in records if r["kind"] == "tuning"), None)
+    found = {
+        "row": entry.row,
+        "source": entry.source,
+        "assumes_restarts": entry.assumes_restarts,
+        "extra": entry.extra,
+        "factor": tuned,
+        "core_seconds": round(sum(record["seconds"] for record in records), 1),
+        "exploration": {f: _family(f, kinds["A"], settings) for f in FAMILIES if _of(f, kinds["A"])},
+        "theory": {f: _theory(_of(f, kinds["theory"])[0]) for f in FAMILIES if _of(f, kinds["theory"])},
+        "misspecification": {
+            problem: _losses(record)
+            for problem in MISSPECIFIED
+            for record in kinds["B"]
+            if record["arguments"]["problem"] == problem
+        },
+    }
+    return found | {"verdict": {"samples": _samples_verdict(entry.explores, found), "error": _error_verdict(found)}}
+
+
+def _of(family: Family, records: list[Record]) -> list[Record]:
+    return [record for record in records if record["arguments"]["family"] == family]
+
+
+def _family(family: Family, records: list[Record], settings: Settings) -> Record:
+    mine = _of(family, records)
+    points = []
+    for size, samples in exploration.samples_of(mine).items():
+        reached = int(np.isfinite(samples).sum())
+        budget = mine[0]["arguments"]["budget"]
+        low, median, high = np.quantile(
+            np.where(np.isfinite(samples), samples, np.inf), [0.1, 0.5, 0.9], method="lower"
+        )
+        points.append(
+            {
+                "size": size,
+                "reached": reached,
+                "seeds": len(samples),
+                **{
+                    key: float(v) if np.isfinite(v) else None
+                    for key, v in (("low", low), ("median", median), ("high", high))
+                },
+                "budget": budget,
+            }
+        )
+    law = exploration.growth(mine, settings.bootstrap)
+    done = [point["size"] for point in points]
+    return {
+        "points": points,
+        "growth": law._asdict() if law else None,
+        "beyond": [size for size in settings.sizes[family] if size > max(done)] if not points[-1]["reached"] else [],
+    }
+
+
+def _theory(record: Record) -> Record:
+    return {
+        "size": record["arguments"]["size"],
+        "budget": record["arguments"]["budget"],
+        "reached": exploration.reached(record),
+        "seeds": len(record["samples"]),
+        "median": _median(record["samples"]),
+    }
+
+
+def _median(samples: Sequence[float | None]) -> float | None:
+    value = np.quantile([np.inf if v is None else v for v in samples], 0.5, method="lower")
+    return float(value) if np.isfinite(value) else None
+
+
+def _losses(record: Record) -> list[Record]:
+    rows = []
+    for row in record["rows"]:
+        loss = np.array(row["loss"])
+        rows.append(
+            {key: row[key] for key in ("kappa", "on_path", "anywhere", "factor", "mean_loss_by_factor")}
+            | {"loss": float(loss.mean()), "error": float(loss.std() / np.sqrt(len(loss)))}
+        )
+    return rows
+
+
+def _samples_verdict(explores: bool, found: Record) -> Record:
+    """Return what was measured in A in one word, and whether it is what the theory says."""
+    if not found["exploration"]:
+        return {"measured": None, "agrees": None, "says": "not measured"}
+    laws = {family: part["growth"]["law"] if part["growth"] else None for family, part in found["exploration"].items()}
+    failed = [family for family, part in found["exploration"].items() if not any(p["reached"] for p in part["points"])]
+    exponential = [family for family, law in laws.items() if law == "exponential"]
+    polynomial = [family for family, law in laws.items() if law == "polynomial"]
+    if len(failed) == len(laws):
+        return {"measured": "beyond the budget", "agrees": None, "says": "never got there within the budget"}
+    if explores:
+        measured = "exponential" if exponential else "polynomial" if polynomial else "undecided"
+        if exponential:
+            says = f"DISAGREES: exponential fits better on the {_list(exponential)}"
+        elif failed:
+            says = f"never got there on the {_list(failed)} within the budget"
+        else:
+            says = "agrees" if polynomial else "no law preferred"
+        return {
+            "measured": measured,
+            "agrees": False if exponential else None if failed or not polynomial else True,
+            "says": says,
+        }
+    hard = [family for family in ("lock", "deep sea") if family in laws]
+    easy = [family for family in hard if laws[family] == "polynomial"]
+    if easy:
+        return {
+            "measured": "polynomial",
+            "agrees": False,
+            "says": f"DISAGREES: a power law fits better on the {_list(easy)}",
+        }
+    if any(laws[family] == "exponential" for family in hard):
+        return {"measured": "exponential", "agrees": True, "says": "agrees"}
+    return {"measured": "undecided", "agrees": None, "says": "no law preferred: too few sizes within the budget"}
+
+
+def _error_verdict(found: Record) -> Record:
+    """Return which errors made an algorithm lose in B: those off the path, or those on it alone."""
+    parts: dict[str, list[Record]] = found["misspecification"]
+    if not parts:
+        return {"measured": None, "off_path": [], "says": "not measured"}
+    unlearnt = [name for name, rows in parts.items() if rows[0]["loss"] > 2.0 * LOSS]
+    off_path = [
+        name for name, rows in parts.items() if name in DELUDED and name not in unlearnt and degraded(name, rows)
+    ]
+    if off_path:
+        worst = max(parts[name][-1]["loss"] - parts[name][0]["loss"] for name in off_path)
+        says = f"loses up to {worst:.2f} by errors off the path ({', '.join(off_path)})"
+        return {"measured": "l-infinity", "off_path": off_path, "unlearnt": unlearnt, "says": says}
+    if unlearnt:
+        says = f"did not learn {', '.join(unlearnt)} without any error within the budget"
+        return {"measured": None, "off_path": [], "unlearnt": unlearnt, "says": says}
+    return {"measured": "local", "off_path": [], "unlearnt": [], "says": "loses by errors on the path alone"}
+
+
+def degraded(problem: str, rows: list[Record]) -> bool:
+    """Return whether the loss grew with the error by a share of what the deluded lose, and by more than chance."""
+    last, first = rows[-1], rows[0]
+    grown = last["loss"] - first["loss"]
+    return grown > SHARE * DELUDED[problem] * last["kappa"] and grown > 2.0 * float(
+        np.hypot(last["error"], first["error"])
+    )
+
+
+def _tree_row(record: Record) -> dict[str, Any]:
+    made = record["arguments"]
+    return {
+        "features": made["features"],
+        "depth": made["depth"],
+        "seeds": len(made["seeds"]),
+        "optimal": float(np.mean(record["optimal"])),
+        "value": {name: float(np.mean(values)) for name, values in record["value"].items()},
+        "least": {name: float(np.min(values)) for name, values in record["value"].items()},
+        "steps": {name: int(np.max(steps)) for name, steps in record["steps"].items()},
+    }
+
+
+def _list(names: Sequence[str]) -> str:
+    return " and the ".join(names)

@@ -1,0 +1,90 @@
+"""A user's own feature map: a Python function phi(observation, action) that gives a vector.
+
+The function sees one observation and one action as policies do (a vector or an image; an integer or a vector). Where
+JAX can trace it, it is compiled with the rest; else it is called from the compiled program, one pair at a time.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from pcpg.envs.options import InvalidOption
+from pcpg.envs.protocol import Environment
+from pcpg.features.base import FeatureMap
+
+Phi = Callable[[Any, Any], Any]
+PREFIX = "python:"
+
+_FUNCTIONS: dict[str, Phi] = {}
+
+
+class OwnFeatures(FeatureMap):
+    """phi(s, a) by a Python function."""
+
+    function: Phi = eqx.field(static=True)
+    size: int = eqx.field(static=True)
+    is_traced: bool = eqx.field(static=True)
+
+    @property
+    def dim(self) -> int:
+        return self.size
+
+    def __call__(self, observation: jax.Array, action: jax.Array) -> jax.Array:
+        if self.is_traced:
+            return jnp.asarray(self.function(observation, action), jnp.float32)
+        return self.batch(observation[None], action[None])[0]
+
+    def batch(self, observations: jax.Array, actions: jax.Array) -> jax.Array:
+        if self.is_traced:
+            return super().batch(observations, actions)
+        shape = jax.ShapeDtypeStruct((observations.shape[0], self.size), jnp.float32)
+        return jax.pure_callback(self._rows, shape, observations, actions)
+
+    def _rows(self, observations: Any, actions: Any) -> np.ndarray:
+        pairs = zip(np.asarray(observations), np.asarray(actions), strict=True)
+        return np.stack([np.asarray(self.function(*pair), np.float32) for pair in pairs])
+
+
+def register_features(function: Phi, name: str | None = None) -> str:
+    """Make a feature function known in this process; the name under which `own_features` finds it."""
+    name = name or f"{PREFIX}{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', 'phi')}"
+    _FUNCTIONS[name] = function
+    return name
+
+
+def is_own_features(name: str) -> bool:
+    """Whether a name is that of a user's function."""
+    return name.startswith(PREFIX)
+
+
+def own_features(name: str, env: Environment[Any, Any]) -> OwnFeatures:
+    """The feature map of a registered function, tried on a pair of zeros."""
+    if name not in _FUNCTIONS:
+        raise InvalidOption(
+            f"the features {name} are a Python function, which a run folder does not hold: use "
+            "pcpg.resume(folder, features=...) or pcpg.load(folder, features=...) with the function it was trained with"
+        )
+    function = _FUNCTIONS[name]
+    observation, action = (np.zeros(space.shape, space.dtype) for space in (env.observation_space, env.action_space))
+    try:
+        vector = np.asarray(function(observation, action), np.float32)
+    except Exception as error:
+        raise InvalidOption(
+            f"features {name} failed on an observation of shape {observation.shape} and an action of shape "
+            f"{action.shape}: {error}"
+        ) from error
+    if vector.ndim != 1 or vector.size == 0 or not np.isfinite(vector).all():
+        raise InvalidOption(f"features {name} must give a finite vector, got shape {vector.shape}: {vector}")
+    return OwnFeatures(function, vector.size, _can_trace(function, observation, action))
+
+
+def _can_trace(function: Phi, observation: np.ndarray, action: np.ndarray) -> bool:
+    try:
+        jax.eval_shape(lambda *pair: jnp.asarray(function(*pair), jnp.float32), observation, action)
+    except Exception:  # whatever a function does that JAX cannot follow
+        return False
+    return True

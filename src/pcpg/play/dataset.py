@@ -1,0 +1,119 @@
+"""Episodes of a run's policies as a Minari dataset, for offline learning; needs the extra `minari`."""
+
+import contextlib
+import importlib
+import os
+import re
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pcpg.api import Run
+from pcpg.play.episodes import CannotPlay, Episode, Which, chosen_policies, play, playable_env
+from pcpg.runs.errors import MissingExtra
+
+PATH = "MINARI_DATASETS_PATH"
+"""Where Minari looks for datasets."""
+
+
+def default_id(run: Run, which: Which) -> str:
+    """A dataset's id such as pcpg/CombinationLock-v0/cover-v0."""
+    return f"pcpg/{re.sub('[^A-Za-z0-9_-]', '-', run.config.env)}/{which}-v0"
+
+
+def check_export(out: Path, dataset_id: str) -> None:
+    """Refuse what cannot be written, before anything is played."""
+    minari = _minari()
+    try:
+        minari.dataset.minari_dataset.parse_dataset_id(dataset_id)
+    except (ValueError, TypeError) as error:
+        raise CannotPlay(f"{dataset_id!r} is no id of a dataset: expected such as pcpg/lock/cover-v0") from error
+    if (out / dataset_id).exists():
+        raise CannotPlay(f"{out / dataset_id} is there already: choose another --id or --out")
+
+
+def export(
+    run: Run,
+    out: Path,
+    *,
+    which: Which = "cover",
+    seed: int | None = None,
+    episodes: int = 100,
+    greedy: bool = False,
+    dataset_id: str | None = None,
+) -> Any:
+    """Play episodes and store them as a Minari dataset under the folder `out`; the dataset.
+
+    With `which="cover"` each episode is played by a policy of the cover, drawn by its weight. Load it again with
+    MINARI_DATASETS_PATH set to `out`.
+    """
+    dataset_id = dataset_id or default_id(run, which)
+    check_export(out, dataset_id)
+    minari = _minari()
+    policies, weights = chosen_policies(run, which, seed)
+    own_seed = run.config.seed if seed is None else seed
+    env = playable_env(run, own_seed)
+    limit = run.env.evaluation_env.max_steps
+    played = play(env, policies, weights, episodes, greedy=greedy, max_steps=limit)
+    buffers = [_buffer(minari, number, episode) for number, episode in enumerate(played)]
+    out.mkdir(parents=True, exist_ok=True)
+    with _datasets_at(out), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="`?(code_permalink|author|author_email|eval_env|env_spec)`? is ")
+        dataset = minari.create_dataset_from_buffers(
+            dataset_id,
+            buffers,
+            env=env if env.spec is not None else None,
+            observation_space=env.observation_space,
+            action_space=env.action_space,
+            algorithm_name=run.config.algo,
+            description=f"{episodes} episodes of {which} policies of a pcpg run on {run.config.env}, seed {own_seed}",
+            jpeg_encoding=False,  # an observation comes back as it was
+        )
+    env.close()
+    return dataset
+
+
+def _buffer(minari: Any, number: int, episode: Episode) -> Any:
+    return minari.data_collector.EpisodeBuffer(
+        id=number,
+        seed=episode.seed,
+        observations=_stacked(episode.observations),
+        actions=_stacked(episode.actions),
+        rewards=episode.rewards,
+        terminations=episode.terminated,
+        truncations=episode.truncated,
+        infos={"policy": [episode.policy] * len(episode.observations)},
+    )
+
+
+def _stacked(items: list[Any]) -> Any:
+    """Arrays with a leading axis of time; dictionaries and tuples by their parts."""
+    if isinstance(items[0], dict):
+        return {key: _stacked([item[key] for item in items]) for key in items[0]}
+    if isinstance(items[0], tuple):
+        return tuple(_stacked([item[index] for item in items]) for index in range(len(items[0])))
+    return items if isinstance(items[0], str) else np.stack([np.asarray(item) for item in items])
+
+
+@contextlib.contextmanager
+def _datasets_at(folder: Path) -> Iterator[None]:
+    """Minari's datasets lie in this folder for a while."""
+    before = os.environ.get(PATH)
+    os.environ[PATH] = str(folder.resolve())
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[PATH]
+        else:
+            os.environ[PATH] = before
+
+
+def _minari() -> Any:
+    try:
+        return importlib.import_module("minari")
+    except ImportError as error:
+        raise MissingExtra("minari", "a Minari dataset") from error

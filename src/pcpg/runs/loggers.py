@@ -1,0 +1,183 @@
+"""Loggers for TensorBoard and Weights & Biases: reports under the names that CleanRL gave them, by environment steps.
+
+The reports in metrics.jsonl are the truth. Whoever opens a logger for a run that has reports already, because it was
+resumed or because nobody logged it so far, finds them all there, each once.
+"""
+
+import contextlib
+import importlib
+import os
+import time
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from pcpg.runs.errors import BadValue, MissingExtra
+from pcpg.runs.folder import RunFolder
+from pcpg.runs.metrics import Logger, read_metrics
+
+# Names of metrics.jsonl that CleanRL has another name for, or that have a better place than `losses/`.
+NAMES = {
+    "return": "charts/episodic_return",
+    "coverage": "charts/coverage",
+    "train/return": "charts/rollout_return",
+    "train/bonus": "charts/bonus",
+    "train/clip_fraction": "losses/clipfrac",
+    "train/rnd_loss": "losses/fwd_loss",
+    "policies": "cover/policies",
+    "policies_with_weight": "cover/policies_with_weight",
+    "log_det": "cover/log_det",
+    "design_gap": "cover/design_gap",
+}
+NOT_METRICS = ("step", "seed", "round", "phase", "env_steps", "cells")
+
+
+def named(record: Mapping[str, Any]) -> dict[str, float]:
+    """The numbers of a report under their names for people's dashboards."""
+    numbers = {name: value for name, value in record.items() if isinstance(value, int | float)}
+    return {
+        NAMES.get(name, name.replace("train/", "losses/")): float(value)
+        for name, value in numbers.items()
+        if name not in NOT_METRICS
+    }
+
+
+class _Speed:
+    """Environment steps a second of each seed, from one of its reports to the next."""
+
+    def __init__(self) -> None:
+        self.last: dict[int, tuple[int, float]] = {}
+
+    def of(self, record: Mapping[str, Any]) -> dict[str, float]:
+        now, before = time.perf_counter(), self.last.get(record["seed"])
+        self.last[record["seed"]] = (record["env_steps"], now)
+        return {} if before is None else {"charts/SPS": (record["env_steps"] - before[0]) / max(now - before[1], 1e-9)}
+
+
+class TensorBoard:
+    """Event files under tensorboard/seed-N of the run folder; made anew from metrics.jsonl when a run is resumed."""
+
+    def __init__(self, folder: RunFolder) -> None:
+        self.module = _module("tensorboard")
+        self.root, self.speed = folder.path / "tensorboard", _Speed()
+        self.writers: dict[int, Any] = {}
+        for old in self.root.glob("seed-*/events.out.tfevents.*"):
+            old.unlink()
+        for record in _reports(folder):
+            self._write(record, named(record))
+        self._flush()
+
+    def write(self, record: Mapping[str, Any]) -> None:
+        """Takes one report."""
+        self._write(record, named(record) | self.speed.of(record))
+        self._flush()
+
+    def close(self) -> None:
+        """Ends the event files."""
+        for writer in self.writers.values():
+            writer.close()
+
+    def _write(self, record: Mapping[str, Any], values: Mapping[str, float]) -> None:
+        seed = record["seed"]
+        if seed not in self.writers:
+            self.writers[seed] = self.module.SummaryWriter(logdir=str(self.root / f"seed-{seed}"))
+        for name, value in values.items():
+            self.writers[seed].add_scalar(name, value, global_step=record["env_steps"])
+
+    def _flush(self) -> None:
+        for writer in self.writers.values():
+            writer.flush()
+
+
+class WeightsAndBiases:
+    """A W&B run for each seed, in one group; works offline as W&B does (WANDB_MODE=offline), project WANDB_PROJECT.
+
+    wandb.json in the run folder keeps the ids and what has been sent, so that a resumed run sends nothing twice.
+    """
+
+    FILE = "wandb.json"
+
+    def __init__(self, folder: RunFolder) -> None:
+        wandb = _module("wandb")
+        self.folder, self.speed = folder, _Speed()
+        first, count = folder.config["seed"], folder.config["seeds"]
+        begun = (folder.path / self.FILE).exists()
+        fresh = {str(seed): {"id": uuid.uuid4().hex[:12], "sent": 0} for seed in range(first, first + count)}
+        self.state: dict[str, dict[str, Any]] = folder.read_json(self.FILE) if begun else fresh
+        self.runs: dict[int, Any] = {}
+        for seed, state in self.state.items():
+            run = wandb.init(
+                project=os.environ.get("WANDB_PROJECT", "pcpg"),
+                id=state["id"],
+                name=f"{folder.path.name}-seed-{seed}",
+                group=folder.path.name,
+                config=folder.config | {"seed": int(seed)},
+                dir=str(folder.path),
+                resume="allow",
+                reinit="create_new",
+            )
+            run.define_metric("*", step_metric="global_step")
+            self.runs[int(seed)] = run
+        for record in _reports(folder):
+            self._send(record, named(record))
+
+    def write(self, record: Mapping[str, Any]) -> None:
+        """Takes one report."""
+        self._send(record, named(record) | self.speed.of(record))
+
+    def close(self) -> None:
+        """Ends the W&B runs."""
+        for run in self.runs.values():
+            run.finish()
+
+    def _send(self, record: Mapping[str, Any], values: Mapping[str, float]) -> None:
+        state = self.state[str(record["seed"])]
+        if record["step"] <= state["sent"]:
+            return
+        self.runs[record["seed"]].log({**values, "global_step": record["env_steps"]}, step=record["step"])
+        state["sent"] = record["step"]
+        self.folder.write_json(self.FILE, self.state)
+
+
+LOGGERS = {"tensorboard": TensorBoard, "wandb": WeightsAndBiases}
+PACKAGES = {
+    "tensorboard": ("tensorboardX", "logging to TensorBoard"),
+    "wandb": ("wandb", "logging to Weights & Biases"),
+}
+
+
+def check_loggers(wanted: Iterable[str | Logger]) -> None:
+    """Refuse a name that is not there, and one whose package is not installed, before any work."""
+    for name in wanted:
+        if not isinstance(name, str):
+            continue
+        if name not in LOGGERS:
+            raise BadValue(f"unknown logger {name!r}; valid: {', '.join(LOGGERS)}")
+        _module(name)
+
+
+@contextlib.contextmanager
+def opened(wanted: Iterable[str | Logger], folder: RunFolder) -> Iterator[tuple[Logger, ...]]:
+    """Loggers by name or as they are, for a run; those made here are closed at the end."""
+    wanted = tuple(wanted)
+    check_loggers(wanted)
+    with contextlib.ExitStack() as stack:
+        loggers: list[Logger] = []
+        for logger in wanted:
+            if isinstance(logger, str):
+                logger = stack.enter_context(contextlib.closing(LOGGERS[logger](folder)))
+            loggers.append(logger)
+        yield tuple(loggers)
+
+
+def _reports(folder: RunFolder) -> list[dict[str, Any]]:
+    return read_metrics(folder.metrics) if Path(folder.metrics).exists() else []
+
+
+def _module(name: str) -> Any:
+    package, what = PACKAGES[name]
+    try:
+        return importlib.import_module(package)
+    except ImportError as error:
+        raise MissingExtra(name, what) from error

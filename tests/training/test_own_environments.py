@@ -1,0 +1,167 @@
+"""Training on other people's environments: from a function, by name, interrupted, and what is said about it."""
+
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from gymnasium import spaces
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+
+import pcpg
+from pcpg.api import RunWarning
+from pcpg.envs.options import InvalidOption
+from pcpg.envs.outside import names
+
+RESULTS = ("metrics.jsonl", "policy.safetensors", "summary.json")
+PPO = {"num_updates": 2, "num_episodes": 16, "minibatch_size": 16, "hidden": [8]}
+PCPG = {
+    "ppo": PPO,
+    "explore": {"max_policies": 3, "visit_episodes": 16, "num_groups": 4, "patience": 9},
+    "exploit": {"num_rounds": 2},
+}
+
+
+class Matching(gymnasium.Env):
+    """One decision of two parts, with a reward for each part that equals the cue; the cue is a Dict, text beside it."""
+
+    observation_space = spaces.Dict({"cue": spaces.MultiDiscrete([2, 3]), "mission": spaces.Text(5)})
+    action_space = spaces.MultiDiscrete([2, 3])
+    max_steps = 1
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None):
+        super().reset(seed=seed)
+        self.cue = self.np_random.integers([2, 3])
+        return {"cue": self.cue, "mission": "match"}, {}
+
+    def step(self, action: np.ndarray):
+        return {"cue": self.cue, "mission": ""}, float(np.sum(action == self.cue)), True, False, {}
+
+
+def matching_vector() -> SyncVectorEnv:
+    return SyncVectorEnv([Matching] * 8, autoreset_mode=AutoresetMode.SAME_STEP)
+
+
+class Stop(Exception):
+    pass
+
+
+def results(path: Path) -> dict[str, bytes]:
+    files = [*(path / name for name in RESULTS), *(path / "cover").glob("*")]
+    return {str(file.relative_to(path)): file.read_bytes() for file in files}
+
+
+@pytest.mark.filterwarnings("ignore::pcpg.api.RunWarning")
+def test_a_factored_policy_on_dict_observations_learns_and_acts_in_a_loop(tmp_path):
+    config = {"ppo": PPO | {"num_updates": 20, "num_episodes": 64, "num_epochs": 8, "learning_rate": 5e-3},
+              "budget": 4000, "visit_episodes": 64}  # fmt: skip
+    run = pcpg.train(Matching, "ppo", config=config, out=tmp_path / "run")
+    assert run.evaluate(200).mean_return[0] > 1.9
+    env, earned = Matching(), 0.0
+    for seed in range(20):
+        observation, _ = env.reset(seed=seed)
+        action = run.policy.act(observation, greedy=True)
+        assert env.action_space.contains(action)
+        earned += env.step(action)[1]
+    assert earned > 36
+
+
+def test_text_is_left_out_with_a_notice():
+    with pytest.warns(RunWarning, match="'mission'. is text and is left out"):
+        pcpg.train(Matching, config=PCPG | {"exploit": {"num_rounds": 0}})
+
+
+@pytest.mark.filterwarnings("ignore::pcpg.api.RunWarning")
+@pytest.mark.parametrize("make", [Matching, matching_vector])
+def test_an_interrupted_run_ends_as_one_left_alone(tmp_path, make):
+    def stop_at_round_3(progress):
+        if progress.step == 3:
+            raise Stop
+
+    pcpg.train(make, config=PCPG, out=tmp_path / "whole", seed=5)
+    with pytest.raises(Stop):
+        pcpg.train(make, config=PCPG, out=tmp_path / "cut", seed=5, observer=stop_at_round_3)
+    resumed = pcpg.resume(tmp_path / "cut", env_fn=make)
+    assert results(tmp_path / "cut") == results(tmp_path / "whole")
+    assert len(resumed.cover.used) == 3
+
+
+@pytest.mark.filterwarnings("ignore::pcpg.api.RunWarning")
+def test_a_run_of_a_function_needs_the_function_again(tmp_path, monkeypatch):
+    path = tmp_path / "run"
+    pcpg.train(Matching, "ppo", config={"ppo": PPO, "budget": 10, "visit_episodes": 4}, out=path)
+    monkeypatch.setattr(names, "_FUNCTIONS", {})  # as in another process
+    with pytest.raises(InvalidOption, match=r"made by a Python function.*pcpg\.load\(folder, env_fn"):
+        pcpg.load(path)
+    assert pcpg.load(path, env_fn=lambda: Matching()).evaluate(4).returns.shape == (1, 4)
+
+
+def traced_phi(observation, action):
+    return jnp.concatenate([observation, action / 2.0])
+
+
+def host_phi(observation, action):
+    return [float(entry) for entry in np.concatenate([observation, action / 2.0])]  # no tracer has a float
+
+
+@pytest.mark.filterwarnings("ignore::pcpg.api.RunWarning")
+def test_a_feature_function_may_be_traced_or_plain_python(tmp_path):
+    explore_only = PCPG | {"exploit": {"num_rounds": 0}}
+    covers = [pcpg.train(Matching, config=explore_only, features=phi).cover for phi in (traced_phi, host_phi)]
+    assert covers[0].sigmas.shape == (3, 7, 7)
+    np.testing.assert_allclose(covers[0].sigmas, covers[1].sigmas, rtol=1e-5, atol=1e-7)
+
+
+def test_a_feature_function_that_fails_is_named_before_any_work():
+    with pytest.raises(ValueError, match=r"python:.*must give a finite vector"):
+        pcpg.train(Matching, features=lambda observation, action: np.zeros((2, 2)))
+
+
+class Endless(gymnasium.Env):
+    observation_space = spaces.Box(-1.0, 1.0, (1,))
+    action_space = spaces.Discrete(2)
+
+
+def test_a_time_limit_is_asked_for_where_there_is_none():
+    with pytest.raises(InvalidOption, match=r"has no time limit of its own.*--env\.max_steps"):
+        pcpg.train(Endless)
+
+
+@pytest.mark.parametrize(
+    ("env", "message"),
+    [
+        ("gymnasium:CartPole-v7", "did you mean 'CartPole-v1'"),
+        ("gymnasium:", "names no environment"),
+        ("bsuite:deep_see", "bsuite has no environment 'deep_see'; valid: .*deep_sea"),
+    ],
+)
+def test_a_wrong_name_gets_the_nearest(env, message):
+    if env.startswith("bsuite"):
+        pytest.importorskip("bsuite")
+    with pytest.raises(InvalidOption, match=message):
+        pcpg.train(env)
+
+
+def test_the_command_line_shows_the_defaults_and_evaluates(cli, tmp_path):
+    out = tmp_path / "run"
+    flags = ("--env.map_name", "4x4", "--env.is_slippery=false", "--env.max_steps", 10)
+    small = ("--ppo.num-updates", 1, "--ppo.num-episodes", 16, "--explore.max-policies", 2, "--exploit.num-rounds", 1)
+    trained = cli("train", "gymnasium:FrozenLake-v1", *flags, *small, "--out", out, "--json")
+    assert trained.json["env"] == "gymnasium:FrozenLake-v1" and trained.json["env_steps_per_seed"] > 0
+    assert "observations Box(low=0.0, high=1.0, shape=(16,)), actions Discrete(n=4), 10 steps" in trained.err
+    assert "is_slippery False" in trained.err and "features one-hot" in trained.err and "visit_episodes" in trained.err
+    # Training is cut at 10 steps; the evaluation has the environment's own 100.
+    assert cli("evaluate", out, "--episodes", 4, "--json").json["env_steps"] > 0
+    shown = cli("show", out)
+    assert shown.code == 2 and "has no cells" in shown.err
+
+
+def test_gymnax_trains_like_our_own():
+    pytest.importorskip("gymnax")
+    config = {"ppo": PPO, "budget": 100, "visit_episodes": 4}
+    run = pcpg.train("gymnax:DeepSea-bsuite", "ppo", config=config, max_steps=8)
+    assert run.env.max_steps == 8 and run.summary["env_steps"][0] > 100
+    with pytest.raises(InvalidOption, match="no parameter 'gravitty'; did you mean 'gravity'"):
+        pcpg.make("gymnax:CartPole-v1", gravitty=1.0)
