@@ -17,7 +17,7 @@ RLBERRY_INSTALLED := $(RLBERRY_VENV)/.installed
 LOCK_VENV := .cache/lock
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint bench peers agreement lock clean
+.PHONY: help install demo test lint docs bench peers agreement lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,6 +51,9 @@ test: lint ## lint, then all tests that need no accelerator; PYTEST_FLAGS are pa
 	@mkdir -p .cache && mkdir -p -m 700 .cache/jax
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m "not gpu" $(PYTEST_FLAGS)
 
+docs: $(INSTALLED) ## the documentation, with warnings as errors, into docs/_build
+	$(BIN)/python -m sphinx -W --keep-going docs docs/_build
+
 bench: $(INSTALLED) $(if $(filter 1,$(PEERS)),$(PEERS_INSTALLED) $(REJAX_INSTALLED)) ## speed beside the peers'; PEERS=0 leaves them out
 	$(BIN)/python benchmarks/run.py
 
@@ -82,5 +85,5 @@ lock: ## resolve requirements.lock anew where pyproject.toml asks for it; LOCK_F
 	  --output-file requirements.lock $(LOCK_FLAGS)
 
 clean: ## remove environments and caches; runs/ and results/ stay
-	rm -rf $(VENV) $(PEERS_VENV) $(REJAX_VENV) $(RLBERRY_VENV) .cache build dist .hypothesis .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(PEERS_VENV) $(REJAX_VENV) $(RLBERRY_VENV) .cache build dist docs/_build .hypothesis .pytest_cache .ruff_cache
 	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -8,7 +8,7 @@ author = "the pcpg authors"
 release = version = importlib.metadata.version("pcpg")
 
 extensions = ["sphinx.ext.autodoc", "myst_parser"]
-exclude_patterns = ["_build", "pictures"]
+exclude_patterns = ["_build"]
 myst_heading_anchors = 3
 myst_links_external_new_tab = False
 highlight_language = "text"  # of blocks that name none: commands
@@ -17,12 +17,14 @@ html_theme = "furo"
 html_title = "pcpg"
 html_copy_source = False
 html_show_sphinx = False
+html_show_copyright = False
 
 autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"
 python_use_unqualified_type_names = True
-maximum_signature_line_length = 88
+maximum_signature_line_length = 100
 default_role = "code"
+smartquotes = False  # phi' is a transpose
 
 CODE = re.compile(r"(`[^`]*`)")
 SPECIAL = re.compile(r"([\\*_|])")
@@ -58,5 +60,11 @@ def translate(app, what, name, obj, options, lines) -> None:
     lines[:] = [] if is_inherited else as_rst(lines)
 
 
+def skip(app, what, name, obj, would_skip, options) -> bool | None:
+    """Fields of a named tuple that have no docstring of their own stand in its signature."""
+    return True if str(getattr(obj, "__doc__", "")).startswith("Alias for field number") else None
+
+
 def setup(app) -> None:
+    app.connect("autodoc-skip-member", skip)
     app.connect("autodoc-process-docstring", translate)

@@ -154,7 +154,8 @@ def shade(share: float) -> str:
 
 def visits_table(visits: CoverVisits) -> Table:
     """A row a policy of the cover, a last one for the weighted cover; each panel of cells as shaded blocks."""
-    title = f"Visits of the cover, seed {visits.seed}: {visits.covered:.0%} of the cells"
+    seen = f"Visits of the cover, seed {visits.seed}: {visits.covered:.0%} of the cells"
+    title = seen if visits.grid.size else f"The cover, seed {visits.seed}; no cells are counted here"
     rows = visits.grid.rows
     table = Table(title=title, title_justify="left", show_lines=len(rows) > 1)
     labels = ["\n".join(rows)] if 1 < len(rows) <= 4 else []  # a tall grid is a map that needs none
@@ -169,6 +170,8 @@ def visits_table(visits: CoverVisits) -> Table:
 
 def _panels(counts: np.ndarray) -> list[str]:
     """Each panel as lines of blocks; the square root makes rare visits visible."""
+    if not counts.size:
+        return []
     scale = np.sqrt(counts / max(counts.max(), 1e-12))
     return ["\n".join("".join(shade(share) for share in row) for row in panel) for panel in scale]
 

@@ -44,7 +44,7 @@ class TrainFlags:
     """What `train` takes whatever the environment and the algorithm."""
 
     environment: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="ENV")]
-    """Environment; `pcpg envs` lists them, with their options."""
+    """Environment; `pcpg envs` lists them, with their options. Others' by gymnasium:ID, bsuite:NAME or gymnax:NAME."""
     algo: Literal["pcpg", "pcpg-bonus", "ppo", "ppo-rnd"] = "pcpg"
     """pcpg explores, then exploits; pcpg-bonus explores with the reward added; ppo; ppo-rnd adds random network
     distillation."""

@@ -11,8 +11,9 @@ import pytest
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
-from pcpg.agents.collector import HostImprove, play, rollout_of
+from pcpg.agents.collector import HostImprove, rollout_of
 from pcpg.agents.config import PPOConfig
+from pcpg.agents.episodes import play
 from pcpg.agents.improve import ImproveInputs, Learner, make_task
 from pcpg.cover.rollin import RollIn
 from pcpg.envs import probes
@@ -140,6 +141,7 @@ def improved(env, config: PPOConfig, rounds: int = 1):
         reward_coef=1.0, bonus_coef=0.0, start_share=1.0, epsilon=0.0, learning_rate=rate, entropy_coef=(0.0, 0.0),
         advantage_floor=0.0,
     )  # fmt: skip
+    output: Any = None
     for index in range(rounds):
         inputs = ImproveInputs(np.uint32(1), np.int32(index), (), policy, adam, task, None, None)
         [output] = improve([inputs])

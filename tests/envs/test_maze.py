@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from pcpg.envs.contract import check_environment
+from pcpg.envs.given_reward import GivenReward
 from pcpg.envs.maze import Maze, MazeState
 from pcpg.envs.tabular import optimal_value
 
@@ -307,3 +308,24 @@ def test_stepping_with_images_makes_more_than_100_000_steps_a_second():
         seconds.append(time.perf_counter() - begin)
     # Measured: above 1M steps a second on one core; a scatter or a Python callback would be far below.
     assert num_envs * num_steps / min(seconds) > 100_000
+
+
+def test_a_maze_with_a_reward_of_the_user_s_keeps_the_contract_and_all_but_the_reward():
+    def to_the_right(observation, action, following):
+        del observation, action
+        return jnp.argmax(following[..., 1].max(axis=0)).astype(jnp.float32)
+
+    inner = Maze(8, steps=30)
+    env = GivenReward(inner, to_the_right)
+    check_environment(env, seed=1, num_steps=60)
+    params = env.instance(1)
+    _, state = env.reset(jax.random.key(0), params)
+    for action in (0, 1, 2, 3, 3, 4):
+        before = state.inner
+        moved = env.transition(jax.random.key(0), state, jnp.int32(action), params)
+        same = inner.transition(jax.random.key(0), before, jnp.int32(action), params)
+        assert moved.reward == int(same.state.cell) % 8
+        np.testing.assert_array_equal(moved.observation, same.observation)
+        assert int(env.cell(moved.state)) == int(same.state.cell)
+        state = moved.state
+    np.testing.assert_array_equal(env.reachable_cells(params), inner.reachable_cells(params))

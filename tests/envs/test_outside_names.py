@@ -1,5 +1,7 @@
 """Environments of bsuite, MiniGrid and gymnax behind their names."""
 
+from typing import Any
+
 import gymnasium
 import numpy as np
 import pytest
@@ -48,7 +50,8 @@ class Cut:
 def test_an_end_with_a_discount_is_a_truncation():
     pytest.importorskip("dm_env")
     env = DmEnv(Cut(), max_steps=2)
-    assert env.observation_space["x"] == gymnasium.spaces.Box(np.zeros(2), np.array([1.0, 3.0]), (2,), np.float64)
+    space: Any = env.observation_space
+    assert space["x"] == gymnasium.spaces.Box(np.zeros(2), np.array([1.0, 3.0]), (2,), np.float64)
     env.reset(seed=0)
     assert [env.step(0)[2:4] for _ in range(2)] == [(False, False), (False, True)]
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from pcpg.envs.spaces import Box, Discrete, Image
+from pcpg.envs.spaces import Box, Discrete, Image, MultiDiscrete
 from pcpg.policies.distributions import categorical, for_space, gaussian, num_outputs
 
 RNG = np.random.default_rng(0)
@@ -147,3 +147,24 @@ def test_spaces_without_a_distribution_are_refused():
         for_space(Image(4, 4, 3))
     with pytest.raises(ValueError, match=r"continuous actions must be vectors, got shape \(2, 2\)"):
         for_space(Box(0.0, 1.0, (2, 2)))
+
+
+def test_a_factored_policy_is_a_product_of_softmaxes():
+    sizes = (2, 3)
+    distribution = for_space(MultiDiscrete(sizes))
+    outputs = jnp.asarray(np.random.default_rng(0).normal(size=(5,)), jnp.float32)
+    pairs = jnp.asarray([(i, j) for i in range(2) for j in range(3)], jnp.int32)
+    log_probs = distribution.log_prob(jnp.broadcast_to(outputs, (6, 5)), pairs)
+    first, second = np.exp(outputs[:2]), np.exp(outputs[2:])
+    expected = np.outer(first / first.sum(), second / second.sum()).reshape(-1)
+    np.testing.assert_allclose(np.exp(log_probs), expected, rtol=1e-5)
+    np.testing.assert_allclose(distribution.entropy(outputs), -np.sum(expected * np.log(expected)), rtol=1e-5)
+    samples = np.asarray(distribution.sample(jax.random.key(0), jnp.broadcast_to(outputs, (20000, 5))))
+    counts = np.bincount(samples[:, 0] * 3 + samples[:, 1], minlength=6) / 20000
+    np.testing.assert_allclose(counts, expected, atol=0.02)
+    np.testing.assert_array_equal(distribution.mode(outputs), [np.argmax(first), np.argmax(second)])
+    random = distribution.random(jax.random.key(1), (1000,))
+    assert random.shape == (1000, 2) and {tuple(row) for row in np.asarray(random).tolist()} == set(
+        map(tuple, np.asarray(pairs).tolist())
+    )
+    np.testing.assert_allclose(distribution.random_log_prob(random[0]), -np.log(6), rtol=1e-6)

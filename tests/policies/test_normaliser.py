@@ -18,7 +18,7 @@ def test_moments_of_parts_are_those_of_the_whole():
     moments = Moments(np.float32(0), np.zeros(2, np.float32), np.ones(2, np.float32))
     for part in np.split(np.arange(300), [10, 11, 200]):
         moments = moments.update(jnp.asarray(values[part]), jnp.asarray(mask[part]))
-    assert float(moments.count) == mask.sum()
+    assert float(moments.number) == mask.sum()
     np.testing.assert_allclose(moments.mean, values[mask].mean(axis=0), rtol=1e-5)
     np.testing.assert_allclose(moments.variance, values[mask].var(axis=0), rtol=1e-4)
 
@@ -66,6 +66,6 @@ def test_the_scales_are_saved_with_the_policies_and_the_cover(tmp_path):
     run = pcpg.train("ProbeDelayed-v0", config=config, out=tmp_path / "run")
     normaliser = pcpg.load(tmp_path / "run").policy.network.normaliser
     # Two decisions an episode; the first policy of the cover has learned nothing yet.
-    assert normaliser.observations.count == normaliser.returns.count == 3 * 2 * 32 * 2
-    np.testing.assert_array_equal(run.cover.members.normaliser.observations.count, [0, 128, 256])
+    assert normaliser.observations.number == normaliser.returns.number == 3 * 2 * 32 * 2
+    np.testing.assert_array_equal(run.cover.members.normaliser.observations.number, [0, 128, 256])
     assert 0 < normaliser.returns.variance < 1

@@ -154,8 +154,9 @@ def test_the_command_line_shows_the_defaults_and_evaluates(cli, tmp_path):
     assert "is_slippery False" in trained.err and "features one-hot" in trained.err and "visit_episodes" in trained.err
     # Training is cut at 10 steps; the evaluation has the environment's own 100.
     assert cli("evaluate", out, "--episodes", 4, "--json").json["env_steps"] > 0
-    shown = cli("show", out)
-    assert shown.code == 2 and "has no cells" in shown.err
+    assert len(cli("show", out, "--json").json["weights"]) == 2
+    drawn = cli("show", out, "--png", tmp_path / "visits.png")
+    assert drawn.code == 2 and "no cells to draw" in drawn.err
 
 
 def test_gymnax_trains_like_our_own():

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from pcpg.envs.host import HostEnvironment
 from pcpg.envs.protocol import CellGrid, Environment, Step
 from pcpg.envs.spaces import Space
 
@@ -32,6 +33,8 @@ class GivenReward(Environment[Any, GivenRewardState]):
     reward: Reward
 
     def __post_init__(self) -> None:
+        if isinstance(self.inner, HostEnvironment):
+            raise ValueError("a reward can be given to environments that are compiled, not to one stepped on the host")
         _reward_jaxpr(self)
 
     @property

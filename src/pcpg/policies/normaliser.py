@@ -17,9 +17,9 @@ LARGEST = 10.0
 
 
 class Moments(NamedTuple):
-    """Count, mean and variance of all values so far, entry by entry (Chan's parallel update)."""
+    """Number, mean and variance of all values so far, entry by entry (Chan's parallel update)."""
 
-    count: Array
+    number: Array
     mean: Array
     variance: Array
 
@@ -29,7 +29,7 @@ class Moments(NamedTuple):
         new = jnp.sum(mask).astype(jnp.float32)
         mean = jnp.sum(weight * values, axis=0) / jnp.maximum(new, 1.0)
         variance = jnp.sum(weight * (values - mean) ** 2, axis=0) / jnp.maximum(new, 1.0)
-        total = self.count + new
+        total = self.number + new
         share, delta = new / jnp.maximum(total, 1.0), mean - self.mean
         combined = self.variance * (1 - share) + variance * share + delta**2 * share * (1 - share)
         return Moments(total, self.mean + delta * share, combined)

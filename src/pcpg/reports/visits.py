@@ -30,16 +30,14 @@ class CoverVisits:
 
     @property
     def covered(self) -> float:
-        """Share of all cells that some member visited."""
-        return float(np.mean(self.counts.sum(axis=0) > 0))
+        """Share of all cells that some member visited; 0 where there are none."""
+        return float(np.mean(self.counts.sum(axis=0) > 0)) if self.grid.size else 0.0
 
 
 def read_visits(folder: RunFolder, seed: int) -> CoverVisits:
-    """The visits of one seed's cover, from the member files of a run."""
+    """The visits of one seed's cover, from the member files of a run; an empty grid where no cells are counted."""
     env = make(folder.config["env"], **folder.config["env_options"])
-    if env.cells is None:
-        where = f"{folder.path}: {folder.config['env']}"
-        raise NotARun(f"{where} has no cells in which visits are counted; `pcpg report` draws its features instead")
+    grid = env.cells or CellGrid((), (), ())
     checkpoint = checkpoints.load_latest(folder.checkpoints)
     size_name = f"{seed}/.cover.size"
     if checkpoint is not None and size_name not in checkpoint.arrays:
@@ -50,14 +48,16 @@ def read_visits(folder: RunFolder, seed: int) -> CoverVisits:
     hashes = checkpoint.state["members"]
     files = [folder.read_member(index, hashes[index]) for index in range(size)]
     explored = env.dynamics_seed(seed)
-    counts = np.stack([arrays[f"{explored}/.cells"] for arrays in files]).reshape(size, *env.cells.shape)
+    counts = np.stack([arrays[f"{explored}/.cells"] for arrays in files]).reshape(size, *grid.shape)
     returns = np.array([arrays[f"{explored}/.returns"].mean(dtype=np.float64) for arrays in files])
     weights = checkpoint.arrays[f"{seed}/.cover.weights"][:size]
-    return CoverVisits(seed, env.cells, counts, weights, returns)
+    return CoverVisits(seed, grid, counts, weights, returns)
 
 
 def draw_visits(visits: CoverVisits, path: Path, max_policies: int = 11) -> None:
     """A picture of the visits of the heaviest members and of the weighted cover, written to `path`."""
+    if not visits.grid.size:
+        raise NotARun("the environment has no cells to draw; `pcpg report` draws its features instead")
     import matplotlib
 
     matplotlib.use("Agg")

@@ -23,6 +23,8 @@ class ReproduceEnvironments:
     """smoke: 1 seed, seconds, learns nothing; laptop and paper: 5 seeds, minutes for each environment."""
     tasks: tuple[str, ...] = tuple(TASKS)
     """Which environments."""
+    baseline: bool = True
+    """Run PPO as well."""
     seeds: int = 0
     """How many seeds; by default those of the scale."""
     seed: int = 0
@@ -45,7 +47,7 @@ class ReproduceEnvironments:
     def _plans(self) -> Iterator[Plan]:
         seeds = self.seeds or SEEDS[self.scale]
         for name in (known for known in TASKS if known in self.tasks):
-            for algo in (TASKS[name].algo, BASELINE):
+            for algo in (TASKS[name].algo, BASELINE)[: 2 if self.baseline else 1]:
                 yield functools.partial(self._plan, name, algo, seeds)
 
     def _plan(self, name: str, algo: str, seeds: int, records: list[Record]) -> Any:

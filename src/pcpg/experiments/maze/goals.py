@@ -43,7 +43,7 @@ SETTINGS: dict[Scale, dict[str, Any]] = {
     "laptop": {},
     "paper": {},
 }
-"""Changes to the settings of `pcpg exploit` on a maze, for PC-PG and PPO alike: 200 updates of 64 episodes."""
+"""Changes to the settings of `pcpg exploit` on a maze, for PC-PG and PPO alike: 150 updates of 64 episodes."""
 
 
 def find_cover(out: Path, size: int) -> RunFolder:

@@ -1,0 +1,268 @@
+"""The documentation builds without a warning, its links lead somewhere, and what it shows works."""
+
+import importlib.util
+import itertools
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator, Mapping
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import unquote, urlsplit
+
+import gymnasium
+import numpy as np
+import pytest
+from rich.console import Console
+
+import pcpg
+from pcpg.cli import COMMANDS, FreeCommand, Group, run_command
+from pcpg.flags import parse
+from pcpg.runs.folder import RunFolder
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", *sorted(path for path in DOCS.rglob("*.md") if "_build" not in path.parts)]
+NAMES = [str(path.relative_to(ROOT)) for path in PAGES]
+
+SMALL = {"ppo": {"num_updates": 2, "num_episodes": 64}, "explore": {"max_policies": 3}, "exploit": {"num_rounds": 1}}
+"""Settings of the library's environments where a page leaves them to the defaults, which take minutes.
+
+As those that pages name: the same program is compiled once.
+"""
+
+OWN_ENVIRONMENT = "docs/how-to/own-environment.md"
+# What a page expects to find, as its text says.
+GIVEN: dict[str, Mapping[str, Any]] = {
+    "docs/theory.md": {"P": np.array([[[0.5, 0.5], [1.0, 0.0]], [[0.0, 1.0]] * 2]), "r": np.eye(2)}
+}
+
+
+class Block(NamedTuple):
+    """A fenced block of a page."""
+
+    language: str
+    line: int
+    text: str
+
+
+def blocks_of(page: str) -> list[Block]:
+    """The fenced blocks of a page, in order."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    found = re.finditer(r"^```(\S*)\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL)
+    return [Block(match[1], text.count("\n", 0, match.start()) + 2, match[2]) for match in found]
+
+
+def commands_of(page: str) -> Iterator[list[str]]:
+    """The command lines of a page, as words."""
+    for block in blocks_of(page):
+        if block.language in ("", "text", "bash", "sh"):
+            lines = block.text.replace("\\\n", " ").splitlines()
+            yield from (words for line in lines if (words := shlex.split(line, comments=True)))
+
+
+WITH_COMMANDS = [page for page in NAMES if any(words[0] == "pcpg" for words in commands_of(page))]
+WITH_PYTHON = [page for page in NAMES if any(block.language == "python" for block in blocks_of(page))]
+
+
+# Building.
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the built pages."""
+    for package in ("sphinx", "myst_parser", "furo"):
+        if importlib.util.find_spec(package) is None:
+            pytest.skip(f"{package} is not installed: pip install 'pcpg[docs]'")
+    out = tmp_path_factory.mktemp("html")
+    command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-d", f"{out}-trees", DOCS, out]
+    own = os.environ | {"PYTHONPATH": str(ROOT / "src"), "JAX_PLATFORMS": "cpu"}
+    done = subprocess.run(command, capture_output=True, text=True, env=own, check=False)
+    assert done.returncode == 0, done.stderr
+    return out
+
+
+class Links(HTMLParser):
+    """What a page of HTML refers to, and the places in it that can be referred to."""
+
+    def __init__(self, page: Path) -> None:
+        super().__init__()
+        self.links: set[str] = set()
+        self.places: set[str] = set()
+        self.feed(page.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        for name, value in attrs:
+            if name in ("href", "src") and value:
+                self.links.add(value)
+            elif name == "id" and value:
+                self.places.add(value)
+
+
+def test_the_pages_build_without_a_warning_and_every_link_inside_leads_somewhere(built: Path) -> None:
+    pages = {path: Links(path) for path in built.rglob("*.html")}
+    assert len(pages) > 20
+    broken = []
+    for page, found in pages.items():
+        for link in found.links:
+            parts = urlsplit(link)
+            if parts.scheme or parts.netloc:
+                continue
+            target = (page.parent / unquote(parts.path)).resolve() if parts.path else page
+            is_there = target.is_file() and (
+                not parts.fragment or target not in pages or unquote(parts.fragment) in pages[target].places
+            )
+            if not is_there:
+                broken.append(f"{page.name}: {link}")
+    assert not broken
+
+
+def test_the_reference_has_every_public_name(built: Path) -> None:
+    places = Links(built / "api" / "pcpg.html").places
+    assert {f"pcpg.{name}" for name in pcpg.__all__} <= places
+
+
+def test_the_built_pages_need_no_network(built: Path) -> None:
+    for page in built.rglob("*.html"):
+        loaded = re.findall(r'<(?:script|img|link)[^>]+(?:src|href)="(?:https?:)?//[^"]+"', page.read_text("utf-8"))
+        assert not loaded, page
+
+
+def test_links_of_the_readme_lead_to_files() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    links = [link for link in re.findall(r"\]\(([^)#\s]+)[^)]*\)", text) if "://" not in link]
+    assert len(links) > 5
+    assert not [link for link in links if not (ROOT / link).exists()]
+
+
+# Python.
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the runs that pages begin with."""
+    folder = tmp_path_factory.mktemp("prepared")
+    pcpg.train("CombinationLock-v0", horizon=5, config=SMALL, out=folder / "runs/first")
+    # A cover of one policy needs no updates, of which the program would take long to compile.
+    pcpg.train("Maze-v0", size=10, config={"explore": {"max_policies": 1}}, out=folder / "runs/maze")
+    return folder
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder to work in; environments of the library are trained with small settings where a page has none."""
+    real = pcpg.train
+
+    def small_train(env: Any, *arguments: Any, **options: Any) -> pcpg.Run:
+        return real(env, *arguments, **({"config": SMALL} if isinstance(env, str) else {}) | options)
+
+    monkeypatch.setattr(pcpg, "train", small_train)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def execute(page: str) -> dict[str, Any]:
+    """Run the Python of a page from its top to its end, in one namespace; that namespace."""
+    space: dict[str, Any] = {"__name__": "page"} | dict(GIVEN.get(page, {}))
+    for block in blocks_of(page):
+        if block.language == "python":
+            # Errors tell the line of the page.
+            exec(compile("\n" * (block.line - 1) + block.text, page, "exec"), space)
+    return space
+
+
+@pytest.mark.parametrize("page", [page for page in WITH_PYTHON if page not in ("README.md", OWN_ENVIRONMENT)])
+def test_the_python_of_a_page_runs(page: str, place: Path) -> None:
+    execute(page)
+
+
+def test_the_python_of_the_readme_runs(place: Path, prepared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copytree(prepared / "runs", place / "runs")
+    # Its exploitation of a maze is started, and not trained: to compile the program alone takes half a minute.
+    started, train = [], pcpg.api._train
+
+    def start_or_train(folder: RunFolder, *rest: Any) -> Any:
+        if not folder.config["source"]:
+            return train(folder, *rest)
+        started.append(folder.config)
+        return None
+
+    monkeypatch.setattr("pcpg.api._train", start_or_train)
+    execute("README.md")
+    assert [config["env_options"]["goal"] for config in started] == [[3, 7], None]
+
+
+def test_the_environment_of_thirty_lines_is_learned_by_the_copied_snippet(place: Path) -> None:
+    lines = next(block for block in blocks_of(OWN_ENVIRONMENT) if "class KeyDoor" in block.text).text.splitlines()
+    assert len(lines) <= 35
+    space = execute(OWN_ENVIRONMENT)
+    assert isinstance(space["KeyDoor"].observation_space, gymnasium.spaces.Dict)
+    # Nothing but the door pays, and random play opens it once in 20,000 episodes.
+    assert space["run"].evaluate(50).mean_return[0] > 0.95
+    assert space["earned"] == 1.0
+    observation = {"place": 8, "has_key": 1}
+    assert space["policy"].act(observation, greedy=True) == 3
+
+
+# Commands.
+
+
+class Ready(Exception):
+    """A command has read its arguments and would begin to work."""
+
+
+@pytest.mark.parametrize("page", WITH_COMMANDS)
+def test_the_commands_of_a_page_exist_with_their_flags(
+    page: str, prepared: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def begin(*arguments: object, **options: object) -> None:
+        raise Ready
+
+    monkeypatch.chdir(prepared)
+    monkeypatch.setattr("pcpg.agents.training.start_run", begin)
+    monkeypatch.setattr("pcpg.commands.train.check_loggers", lambda names: None)  # their packages may be absent here
+    absent = set()
+    for _, name, *words in (words for words in commands_of(page) if words[0] == "pcpg"):
+        command, program = COMMANDS[name], f"pcpg {name}"
+        if isinstance(command, Group):
+            parse(loaded(command.members[words[0]]), words[1:], f"{program} {words[0]}")
+        elif not isinstance(command, FreeCommand):
+            parse(loaded(command.home), words, program)
+        elif package := missing_package(words[0]):
+            absent.add(package)
+        else:
+            with pytest.raises(Ready):
+                run_command([name, *words], Console(stderr=True, quiet=True))
+    if absent:
+        pytest.skip(f"all but the commands that need {', '.join(sorted(absent))}, which is not installed, are right")
+
+
+def missing_package(env_id: str) -> str | None:
+    """The package that an environment needs and that is not installed here."""
+    needs = {"bsuite:": "bsuite", "gymnax:": "gymnax", "gymnasium:MiniGrid": "minigrid"}
+    names = (package for start, package in needs.items() if env_id.startswith(start))
+    return next((name for name in names if importlib.util.find_spec(name) is None), None)
+
+
+def loaded(home: str) -> Any:
+    module, _, name = home.partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
+def test_targets_of_make_and_extras_that_pages_name_exist() -> None:
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
+    extras = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"])
+    for page in NAMES:
+        text = (ROOT / page).read_text(encoding="utf-8")
+        named = re.findall(r"(?:pcpg|\.)\[([a-z,]+)\]'", text)
+        wanted = set(itertools.chain.from_iterable(names.split(",") for names in named))
+        assert wanted <= extras, page
+        made = {words[1] for words in commands_of(page) if words[0] == "make"} | set(
+            re.findall(r"`make ([a-z]+)`", text)
+        )
+        assert made <= targets, page
