@@ -146,8 +146,8 @@ def test_copies_that_are_not_equal_are_caught():
 @pytest.mark.parametrize(
     ("members", "message"),
     [
-        ({"observation_space": (3,)}, r"observation_space must be Discrete, Box or Image, got \(3,\)"),
-        ({"action_space": 2}, "action_space must be Discrete, Box or Image, got 2"),
+        ({"observation_space": (3,)}, r"observation_space must be Discrete, MultiDiscrete, Box or Image, got \(3,\)"),
+        ({"action_space": 2}, "action_space must be Discrete, MultiDiscrete, Box or Image, got 2"),
         ({"action_space": Image(2, 2, 1)}, "action_space cannot be Image"),
         ({"max_steps": 2.0}, "max_steps must be an integer of at least 1, got 2.0"),
         ({"instance": lambda self, seed: {"bonus": 1.0}}, r"instance\(seed\) must hold arrays only, got 1.0"),
