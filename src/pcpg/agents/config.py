@@ -279,28 +279,10 @@ MAZE_COVER = PCPGConfig(
     ),
     exploit=ExploitConfig(num_rounds=0),
 )
-"""Size 10: every open cell of every maze tried, in less than 3M steps a seed.
+"""Size 10: every open cell in 5 of 5 seeds within 0.25M steps a seed, in 8 of 8 others within 3M.
 
 Reward-free, and no exploit phase: a maze has no goal of its own.
 """
-
-ENV_PRESETS: dict[tuple[str, str], AgentConfig] = {
-    ("MountainCarContinuous-v0", "pcpg-bonus"): MOUNTAIN_CAR_BONUS,
-    ("MountainCarContinuous-v0", "ppo"): BaselineConfig(ppo=MOUNTAIN_CAR_PPO),
-    ("MountainCarContinuous-v0", "ppo-rnd"): BaselineConfig(
-        ppo=dataclasses.replace(MOUNTAIN_CAR_PPO, learning_rate=1e-4), rnd=RNDConfig()
-    ),
-    ("gymnasium:MountainCarContinuous-v0", "pcpg-bonus"): MOUNTAIN_CAR_BONUS,
-    ("gymnasium:MountainCarContinuous-v0", "ppo"): BaselineConfig(ppo=MOUNTAIN_CAR_PPO),
-    ("Maze-v0", "pcpg"): MAZE_COVER,
-    ("Maze-v0", "ppo"): BaselineConfig(ppo=MAZE_PPO, budget=2_700_000, visit_episodes=64),
-    # The paper's coefficient of 1000 would make values of that order; without another reward it has no other effect.
-    ("Maze-v0", "ppo-rnd"): BaselineConfig(
-        ppo=MAZE_PPO, rnd=RNDConfig(coef=1.0, normalise=True), budget=2_700_000, visit_episodes=64
-    ),
-}
-"""Where an environment has a preset of its own; each states its claim above or is the paper's row for a baseline."""
-
 
 HOST_PPO = PPOConfig(num_updates=10, num_epochs=6, entropy_coef=0.005)
 """For environments that are stepped on the host: fewer and smaller updates, used more often."""
@@ -308,6 +290,15 @@ HOST_PPO = PPOConfig(num_updates=10, num_epochs=6, entropy_coef=0.005)
 HOST_EXPLOIT = ExploitConfig(start_share=0.5, advantage_floor=0.1)
 
 HOST_EXPLORE = ExploreConfig(visit_episodes=64, num_groups=8, ridge=1e-4)
+
+DEEP_SEA = PCPGConfig(
+    # With less entropy, or a smaller floor, the cost of the moves teaches the policy to stay at the left before the
+    # reward is found (measured, size 20: solved in 2 of the seeds 0 to 4).
+    dataclasses.replace(HOST_PPO, entropy_coef=0.02),
+    HOST_EXPLORE,
+    ExploitConfig(num_rounds=24),
+)
+"""Size 10 and 20: mean return 0.98 in seed 1000."""
 
 HOST_PRESETS: dict[str, AgentConfig] = {
     "pcpg": PCPGConfig(HOST_PPO, HOST_EXPLORE, HOST_EXPLOIT),
@@ -321,7 +312,26 @@ HOST_PRESETS: dict[str, AgentConfig] = {
 }
 """Settings on other people's environments, where an environment has none of its own."""
 
+ENV_PRESETS: dict[tuple[str, str], AgentConfig] = {
+    ("MountainCarContinuous-v0", "pcpg-bonus"): MOUNTAIN_CAR_BONUS,
+    ("MountainCarContinuous-v0", "ppo"): BaselineConfig(ppo=MOUNTAIN_CAR_PPO),
+    ("MountainCarContinuous-v0", "ppo-rnd"): BaselineConfig(
+        ppo=dataclasses.replace(MOUNTAIN_CAR_PPO, learning_rate=1e-4), rnd=RNDConfig()
+    ),
+    ("gymnasium:MountainCarContinuous-v0", "pcpg-bonus"): MOUNTAIN_CAR_BONUS,
+    ("gymnasium:MountainCarContinuous-v0", "ppo"): BaselineConfig(ppo=MOUNTAIN_CAR_PPO),
+    ("bsuite:deep_sea", "pcpg"): DEEP_SEA,
+    ("Maze-v0", "pcpg"): MAZE_COVER,
+    ("Maze-v0", "ppo"): BaselineConfig(ppo=MAZE_PPO, budget=2_700_000, visit_episodes=64),
+    # The paper's coefficient of 1000 would make values of that order; without another reward it has no other effect.
+    ("Maze-v0", "ppo-rnd"): BaselineConfig(
+        ppo=MAZE_PPO, rnd=RNDConfig(coef=1.0, normalise=True), budget=2_700_000, visit_episodes=64
+    ),
+}
+"""Where an environment has a preset of its own; each states its claim above or is the paper's row for a baseline."""
+
 
 def preset(env: str, algo: str) -> AgentConfig:
     """The settings of an algorithm on an environment, where nothing else is said."""
-    return ENV_PRESETS.get((env, algo)) or (HOST_PRESETS if is_on_host(env) else PRESETS)[algo]
+    family = env.partition("/")[0]  # bsuite:deep_sea/3 is a point of bsuite:deep_sea
+    return ENV_PRESETS.get((family, algo)) or (HOST_PRESETS if is_on_host(env) else PRESETS)[algo]
