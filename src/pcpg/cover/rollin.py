@@ -1,11 +1,9 @@
 """Roll-in through the cover, as in the paper's implemented NPG: a policy by the weights, a length by chance."""
 
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-
-Policy = TypeVar("Policy")
 
 
 class RollIn(NamedTuple):
@@ -17,7 +15,7 @@ class RollIn(NamedTuple):
 
 def draw_roll_in(
     key: jax.Array,
-    members: Policy,  # stacked [capacity, ...], or more than those
+    members: object,  # stacked [capacity, ...], or more than those
     weights: jax.Array,  # [capacity] on the simplex
     *,
     first: jax.Array | None = None,  # the member that weights[0] belongs to; None: the first

@@ -135,9 +135,7 @@ def _gymnasium_env(name: str, options: dict[str, Any]) -> Any:
     if module is not None:
         _import(module)
     if module == "minigrid" and name not in gymnasium.registry:
-        import minigrid  # pyright: ignore[reportMissingImports]
-
-        minigrid.register_minigrid_envs()
+        importlib.import_module("minigrid").register_minigrid_envs()
     if ":" not in name and name not in gymnasium.registry:
         hint = nearest(name, gymnasium.registry)
         raise InvalidOption(f"Gymnasium knows no environment {name!r}; did you mean {hint!r}?")
