@@ -10,7 +10,8 @@ import pytest
 from pcpg.envs.maze import Maze
 from pcpg.envs.mountain_car import MountainCarContinuous
 from pcpg.features import make_features
-from pcpg.features.random_network import orthogonal
+from pcpg.features.random_network import GAIN
+from pcpg.policies.networks import orthogonal
 
 CAR = MountainCarContinuous()
 
@@ -101,7 +102,7 @@ def test_the_small_network_tells_a_state_from_its_double():
 
 @pytest.mark.parametrize("shape", [(3, 3, 3, 32), (3, 3, 32, 64), (100, 20)])
 def test_weights_are_orthogonal_with_gain_root_two(shape):
-    matrix = orthogonal(np.random.default_rng(0), shape).reshape(-1, shape[-1]).astype(np.float64)
+    matrix = orthogonal(np.random.default_rng(0), shape, GAIN).reshape(-1, shape[-1]).astype(np.float64)
     gram = matrix.T @ matrix if matrix.shape[0] >= matrix.shape[1] else matrix @ matrix.T
     np.testing.assert_allclose(gram, 2 * np.eye(len(gram)), atol=1e-5)
 

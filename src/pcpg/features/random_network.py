@@ -19,8 +19,11 @@ from pcpg.envs.spaces import Image
 from pcpg.features.base import Array, FeatureMap, Inputs
 from pcpg.features.examples import Pairs, examples, fit_inputs
 from pcpg.policies.convolution import convolve
+from pcpg.policies.networks import orthogonal
 
 HIGHEST = jax.lax.Precision.HIGHEST
+GAIN = math.sqrt(2.0)
+"""Of the weights: a ReLU halves the variance, which this makes up for."""
 
 
 class RandomConv(FeatureMap):
@@ -86,9 +89,9 @@ def random_conv(
     height, width, channels = space.shape
     kernels = []
     for outputs in num_kernels:
-        kernels.append(orthogonal(rng, (3, 3, channels, outputs)))
+        kernels.append(orthogonal(rng, (3, 3, channels, outputs), GAIN))
         height, width, channels = math.ceil(height / 2), math.ceil(width / 2), outputs
-    dense = orthogonal(rng, (height * width * channels, num_features))
+    dense = orthogonal(rng, (height * width * channels, num_features), GAIN)
     return RandomConv(tuple(kernels), dense, divisor)
 
 
@@ -106,16 +109,7 @@ def random_mlp(
     pairs = examples(env, rng, 1000) if pairs is None else pairs
     inputs, vectors = fit_inputs(env, pairs, with_actions=with_actions)
     sizes = (vectors.shape[1], *hidden, num_features)
-    weights = tuple(orthogonal(rng, shape) for shape in itertools.pairwise(sizes))
+    weights = tuple(orthogonal(rng, shape, GAIN) for shape in itertools.pairwise(sizes))
     # Without biases the outputs for x and 2 x would lie on one ray, and be equal once normalised.
     biases = tuple(rng.uniform(-1, 1, size).astype(np.float32) for size in sizes[1:])
     return RandomMLP(inputs, weights, biases, divisor)
-
-
-def orthogonal(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
-    """Weights whose matrix [inputs, outputs] has orthogonal columns or rows of norm sqrt(2), for ReLU."""
-    rows, columns = math.prod(shape[:-1]), shape[-1]
-    q, r = np.linalg.qr(rng.standard_normal((max(rows, columns), min(rows, columns))))
-    q = q * np.sign(np.diag(r))  # makes the factorisation unique, so that q is uniformly distributed
-    matrix = q if rows >= columns else q.T
-    return (math.sqrt(2) * matrix).reshape(shape).astype(np.float32)
