@@ -23,7 +23,7 @@ class ReproduceMaze:
     """Mazes from pixels: exploration without reward at equal environment steps, then goals given afterwards."""
 
     scale: Scale = "laptop"
-    """smoke: size 6, 2 seeds, learns nothing; laptop: 1.2M steps for two cores; paper: 10M, for a GPU."""
+    """smoke: size 6, 2 seeds, learns nothing; laptop: 2.8M steps for two cores; paper: 10M, for a GPU."""
     part: Literal["explore", "goals"] = "explore"
     """explore: how much of the mazes is visited; goals: policies trained on the covers that this left behind."""
     algos: tuple[str, ...] = ALGOS
