@@ -1,8 +1,9 @@
 """Our PPO on MountainCarContinuous at the sizes of rejax's row: steps per second with updates, compilation apart.
 
-Both sides have two layers of 64 ReLU units each for policy and value, 10 epochs of 32 minibatches and one core. rejax
-starts a new episode where one ends; ours plays one episode of at most `num_steps` moves in each place, so once cars
-reach their flag an update of the same work holds fewer steps. Hence both rates: updates, and steps really made.
+Both sides have two layers of 64 ReLU units each for policy and value, 10 epochs of 32 minibatches and one core. Both
+start a new episode where one ends, ours by `autoreset`: every update has `num_envs` x `num_steps` steps. Ours begins
+every update with new episodes, of at most `num_steps` moves; the one episode of its evaluation after each round is
+counted too.
 """
 
 import os
@@ -42,7 +43,7 @@ def _rate(setting: MountainCarSetting, seconds: float) -> dict[str, Any]:
             "env": "MountainCarContinuous-v0",
             "algo": "ppo",
             "env_options": {"steps": setting.num_steps},
-            "agent": {"ppo": ppo, "budget": 2**40, "visit_episodes": 1},
+            "agent": {"ppo": ppo, "budget": 2**40, "visit_episodes": 1, "autoreset": True},
         }
     )
     agent = build_agent(config.resolved())

@@ -212,6 +212,11 @@ def test_loggers_and_output_folder_are_arguments(tmp_path: Path, tiny: Tiny) -> 
         ({"config": {"explor": {}}}, "unknown entry of config 'explor'; did you mean 'explore'"),
         ({"config": {"ppo": {"num_updates": 0}}}, "config.ppo: num_updates must be positive, got 0"),
         ({"config": {"ppo": {"num_updates": 1.5}}}, "config.ppo.num_updates must be an integer, got 1.5"),
+        ({"config": {"autoreset": True}}, "unknown entry of config 'autoreset'"),
+        (
+            {"env": "gymnasium:CartPole-v1", "algo": "ppo", "config": {"autoreset": True}},
+            "autoreset is for environments that are compiled, not for one stepped on the host",
+        ),
     ],
 )
 def test_a_mistake_is_refused_before_a_folder_is_made(tmp_path: Path, arguments: dict[str, Any], message: str) -> None:
@@ -227,6 +232,15 @@ def test_a_configuration_survives_json(algo: str) -> None:
     again = RunConfig.from_json(json.loads(text))
     assert again == config and again.resolved() == config
     assert json.dumps(again.to_json()) == text
+
+
+def test_autoreset_survives_json_and_a_configuration_from_before_it_was_there_is_without() -> None:
+    agent = dataclasses.replace(PRESETS["ppo"], autoreset=True)
+    config = RunConfig("CombinationLock-v0", "ppo", agent).resolved()
+    data = json.loads(json.dumps(config.to_json()))
+    assert RunConfig.from_json(data) == config
+    del data["agent"]["autoreset"]
+    assert RunConfig.from_json(data).agent == dataclasses.replace(config.agent, autoreset=False)
 
 
 def test_a_partial_configuration_is_completed_by_the_preset() -> None:

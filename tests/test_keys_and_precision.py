@@ -23,9 +23,9 @@ TINY = PPOConfig(num_updates=2, num_episodes=32, minibatch_size=32, hidden=(16,)
 LOCK = CombinationLock(horizon=2)
 
 
-def baseline(env, rnd=None):
+def baseline(env, rnd=None, **settings):
     # One round reaches the budget.
-    return Baseline(env, BaselineConfig(ppo=TINY, rnd=rnd, budget=1, visit_episodes=32), lanes=1)
+    return Baseline(env, BaselineConfig(ppo=TINY, rnd=rnd, budget=1, visit_episodes=32, **settings), lanes=1)
 
 
 def pcpg(env=LOCK, **changes):
@@ -48,6 +48,8 @@ AGENTS = {
     "pcpg-bonus": lambda: pcpg(reward_coef=1.0),
     "ppo": lambda: baseline(LOCK),
     "ppo-rnd": lambda: baseline(LOCK, RNDConfig(normalise=True)),
+    "ppo, autoreset": lambda: baseline(LOCK, autoreset=True),
+    "ppo-rnd, autoreset": lambda: baseline(LOCK, RNDConfig(normalise=True), autoreset=True),
     "ppo, continuous actions": lambda: baseline(probes.Continuous()),
     "pcpg, continuous actions": lambda: pcpg(probes.Continuous()),
 }

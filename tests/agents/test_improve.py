@@ -2,7 +2,7 @@
 
 import dataclasses
 import time
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -22,7 +22,10 @@ from pcpg.agents.visit import VisitInputs, Visitor, Visits
 from pcpg.cover.bonus import whitening
 from pcpg.envs import probes
 from pcpg.envs.lock import CombinationLock
+from pcpg.envs.protocol import Environment, Step
+from pcpg.envs.spaces import Box, Discrete
 from pcpg.features import make_features
+from pcpg.learning.rnd import RNDConfig, init_rnd, prediction_error
 from pcpg.learning.update import init_adam
 from pcpg.policies.networks import init_actor_critic
 
@@ -69,13 +72,13 @@ PROBE = PPOConfig(
 )
 
 
-def trained(env, **changes):
+def trained(env, autoreset=False, **changes):
     """Values and outputs of the policy after one round on a probe, as functions of observations."""
     config = dataclasses.replace(PROBE, **changes)
     policy = network(env)
     settings = task(learning_rate=(config.learning_rate, 0.0), entropy_coef=(0.0, 0.0), epsilon=0.0, start_share=1.0)
     inputs = ImproveInputs(np.uint32(0), np.int32(0), env.instance(0), policy, init_adam(policy), settings, None, None)
-    (output,) = Program(Learner(env, config).improve, lanes=1)([inputs])
+    (output,) = Program(Learner(env, config, autoreset=autoreset).improve, lanes=1)([inputs])
     assert output.finite.all()
     assert int(output.env_steps) == config.num_updates * config.num_episodes * env.max_steps
     return (lambda x: np.asarray(output.policy.value(np.float32(x)))), (
@@ -118,6 +121,256 @@ def test_a_gaussian_policy_finds_the_best_real_action():
     mean, log_std = outputs([[1.0]])[0]
     np.testing.assert_allclose(mean, 0.5, atol=0.1)
     assert log_std < -0.5  # and grows sure of it
+
+
+# Autoreset: episodes of 1 to 3 decisions, one after the other, in windows of 7.
+
+WINDOW, PLACES = 7, 16
+
+
+class Plan(NamedTuple):
+    time: jax.Array
+    plan: jax.Array  # length of the episode, whether its end is a truncation, and a number of its own
+
+
+@dataclasses.dataclass(frozen=True)
+class Relay(Environment[tuple[()], Plan]):
+    """What will happen in an episode is drawn at its start and shown: the observation is (time, *plan)."""
+
+    @property
+    def observation_space(self):
+        return Box(0.0, 3.0, (4,))
+
+    @property
+    def action_space(self):
+        return Discrete(2)
+
+    @property
+    def max_steps(self):
+        return WINDOW
+
+    def instance(self, seed):
+        return ()
+
+    def reset(self, key, params):
+        key_length, key_kind, key_own = jax.random.split(key, 3)
+        length = jax.random.randint(key_length, (), 1, 4).astype(jnp.float32)
+        kind = jax.random.bernoulli(key_kind).astype(jnp.float32)
+        state = Plan(jnp.zeros(()), jnp.stack([length, kind, jax.random.uniform(key_own, (), jnp.float32, 0.0, 3.0)]))
+        return self.observe(state), state
+
+    def transition(self, key, state, action, params):
+        moved = Plan(state.time + 1, state.plan)
+        reward = state.time + 0.5 * action + state.plan[2]
+        ended, truncates = moved.time >= state.plan[0], state.plan[1] == 1
+        return Step(self.observe(moved), moved, reward, ended & ~truncates, ended & truncates, {})
+
+    def observe(self, state):
+        return jnp.concatenate([state.time[None], state.plan])
+
+
+RELAY_CONFIG = PPOConfig(num_updates=2, num_episodes=PLACES, minibatch_size=PLACES, hidden=(16,), gamma=0.9)
+RELAY = Learner(Relay(), RELAY_CONFIG, autoreset=True)
+
+
+def relay_inputs(seed=0, rnd=None, **changes):
+    policy = network(Relay(), seed)
+    # Larger weights, so that values of observations lie apart.
+    policy = jax.tree.map(lambda leaf: np.float32(3.0) * leaf, policy)
+    adam = init_adam((policy, None if rnd is None else rnd.predictor))
+    return ImproveInputs(np.uint32(seed), np.int32(0), (), policy, adam, task(**changes), None, rnd)
+
+
+class Episode(NamedTuple):
+    place: int
+    start: int
+    stop: int
+    end: str  # terminated, truncated, or cut by the end of the window
+    seen: np.ndarray  # [stop - start + 1, 4] the true last observation included
+    rewards: np.ndarray
+
+
+def episodes_of(data):
+    """The episodes of a rollout one by one, played again by hand from what their first observation announces."""
+    episodes = []
+    for place in range(PLACES):
+        start = 0
+        while start < WINDOW:
+            _, length, kind, own = data.observations[start, place]
+            stop = min(start + int(length), WINDOW)
+            times = np.arange(stop - start + 1)
+            seen = np.stack([np.float32([time, length, kind, own]) for time in times])
+            rewards = times[:-1] + 0.5 * data.actions[start:stop, place] + own
+            end = ("truncated" if kind else "terminated") if stop - start == length else "cut"
+            episodes.append(Episode(place, start, stop, end, seen, rewards))
+            start = stop
+    return episodes
+
+
+@pytest.fixture(scope="module")
+def relay():
+    """A rollout with autoreset, and what the update learned from it."""
+    inputs, batches = relay_inputs(), []
+
+    def keep(loss, params, adam, batch, *args, **options):
+        batches.append(batch)
+        return params, adam, {"policy_loss": jnp.zeros(()), "value_loss": jnp.zeros(())}
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(improve_module, "minimise", keep)
+        data = RELAY._gather(inputs, inputs.policy, jax.random.key(5))
+        keys = (jax.random.key(1), jax.random.key(2))
+        carry = improve_module.Carry(inputs.policy, inputs.adam, None)
+        _, measured = RELAY.learn(inputs, carry, data, keys, jnp.float32(0.0))
+    samples = jax.tree.map(lambda x: np.asarray(x).reshape(WINDOW, PLACES, *x.shape[1:]), batches[0])
+    return jax.device_get(data), samples, jax.device_get(measured)
+
+
+def test_with_autoreset_a_window_holds_episodes_of_every_length_and_end(relay):
+    data, _, (_, steps, _) = relay
+    episodes = episodes_of(data)
+    assert {(e.end, e.stop - e.start) for e in episodes} >= {
+        (k, n) for k in ("terminated", "truncated") for n in (1, 2, 3)
+    }
+    assert {e.end for e in episodes if e.stop == WINDOW} == {"terminated", "truncated", "cut"}
+    assert data.alive.all() and int(steps) == WINDOW * PLACES
+    for e in episodes:
+        np.testing.assert_array_equal(data.observations[e.start : e.stop, e.place], e.seen[:-1])
+        np.testing.assert_array_equal(data.next_observations[e.start : e.stop, e.place], e.seen[1:])
+        np.testing.assert_allclose(data.rewards[e.start : e.stop, e.place], e.rewards, rtol=1e-6)
+        for kind in ("terminated", "truncated"):
+            marks = getattr(data, kind)[e.start : e.stop, e.place]
+            np.testing.assert_array_equal(marks, (np.arange(e.start, e.stop) == e.stop - 1) & (e.end == kind))
+
+
+def test_with_autoreset_advantages_and_targets_are_those_of_the_episodes_one_by_one(relay):
+    data, samples, _ = relay
+    value, gamma, lam = relay_inputs().policy.value, RELAY_CONFIG.gamma, RELAY_CONFIG.gae_lambda
+    advantages, targets = np.zeros((2, WINDOW, PLACES))
+    for e in episodes_of(data):
+        values = np.asarray(value(e.seen), np.float64)
+        last = 0.0
+        for i in reversed(range(e.stop - e.start)):
+            nothing_follows = e.end == "terminated" and e.start + i == e.stop - 1
+            following = 0.0 if nothing_follows else values[i + 1]
+            last = e.rewards[i] + gamma * following - values[i] + gamma * lam * last
+            advantages[e.start + i, e.place], targets[e.start + i, e.place] = last, last + values[i]
+    assert samples.mask.all()
+    np.testing.assert_allclose(samples.targets, targets, rtol=1e-4, atol=1e-4)
+    expected = (advantages - advantages.mean()) / advantages.std()
+    np.testing.assert_allclose(samples.advantages, expected, rtol=1e-3, atol=1e-4)
+    # The value of the next episode's first observation in place of the true last one would be far off.
+    wrong = np.asarray(value(data.observations[1:])) - np.asarray(value(data.next_observations))
+    assert np.abs(wrong[:-1][data.truncated[:-1]]).min() > 1e-3
+
+
+def test_with_autoreset_the_return_is_the_mean_over_the_episodes_that_ended(relay):
+    data, _, (metrics, _, _) = relay
+    returns = [e.rewards.sum() for e in episodes_of(data) if e.end != "cut"]
+    np.testing.assert_allclose(metrics["return"], np.mean(returns), rtol=1e-5)
+
+
+def test_with_autoreset_distillation_pays_for_the_true_last_observation_of_an_episode():
+    rnd = init_rnd(np.random.default_rng(3), Relay().observation_space, (16,))
+    inputs, learner = relay_inputs(rnd=rnd), dataclasses.replace(RELAY, rnd=RNDConfig())
+    data = learner._gather(inputs, inputs.policy, jax.random.key(5))
+    bonus, _ = learner._bonus(inputs, rnd, data, None)
+    for e in episodes_of(jax.device_get(data)):
+        expected = prediction_error(rnd.predictor, rnd.target, e.seen[1:])
+        np.testing.assert_allclose(bonus[e.start : e.stop, e.place], expected, rtol=1e-4, atol=1e-6)
+
+
+def test_with_autoreset_rewards_and_bonuses_are_scaled_by_the_discounted_returns_of_the_episodes_one_by_one():
+    rnd = init_rnd(np.random.default_rng(3), Relay().observation_space, (16,))
+    inputs, learner = relay_inputs(rnd=rnd), dataclasses.replace(RELAY, rnd=RNDConfig(normalise=True))
+    rng, space = np.random.default_rng(0), Relay().observation_space
+    policy = init_actor_critic(rng, space, Discrete(2), hidden=(16,), shared_body=True, normalise_rewards=True)
+    data = learner._gather(inputs, policy, jax.random.key(5))
+    _, normaliser = learner._earned(policy, data)
+    _, after = learner._bonus(inputs, rnd, data, None)
+    earned, paid = [], []
+    for e in episodes_of(jax.device_get(data)):
+        errors = np.asarray(prediction_error(rnd.predictor, rnd.target, e.seen[1:]))
+        for rewards, returns in ((e.rewards, earned), (errors, paid)):
+            total = 0.0
+            for reward in rewards:
+                total = RELAY_CONFIG.gamma * total + reward
+                returns.append(total)
+    assert normaliser is not None and normaliser.returns is not None and after is not None
+    np.testing.assert_allclose(normaliser.returns.variance, np.var(earned), rtol=1e-3)
+    np.testing.assert_allclose(after.scale.variance, np.var(paid), rtol=1e-3)
+
+
+def test_with_autoreset_every_update_has_all_its_steps_and_the_same_seed_gives_the_same_bits():
+    program = Program(RELAY.improve, lanes=1)
+    first, again, other = program([relay_inputs(0), relay_inputs(0), relay_inputs(1)])
+    assert_same(first, again)
+    assert differ(first.policy, other.policy)
+    assert int(first.env_steps) == 2 * WINDOW * PLACES
+    assert int(first.adam.steps) == 2 * RELAY_CONFIG.num_epochs * WINDOW  # no minibatch is left out
+    assert first.finite.all() and np.isfinite(first.metrics["return"])
+
+
+def test_where_all_episodes_have_their_full_length_autoreset_changes_nothing():
+    # An episode of this lock has 3 decisions, always.
+    settings = task(start_share=1.0)
+    (off,), (on,) = (
+        Program(Learner(LOCK, TINY, autoreset=autoreset).improve, lanes=1)(
+            [inputs_of(0, cover=False)._replace(task=settings)]
+        )
+        for autoreset in (False, True)
+    )
+    assert int(on.env_steps) == int(off.env_steps)
+    for one, same in zip(jax.tree.leaves(on), jax.tree.leaves(off), strict=True):
+        np.testing.assert_allclose(one, same, rtol=1e-4, atol=1e-5)
+
+
+@dataclasses.dataclass(frozen=True)
+class Roomy(Environment[Any, Any]):
+    """An environment that says that its episodes may be longer than they are."""
+
+    inner: Environment[Any, Any]
+
+    @property
+    def observation_space(self):
+        return self.inner.observation_space
+
+    @property
+    def action_space(self):
+        return self.inner.action_space
+
+    @property
+    def max_steps(self):
+        return WINDOW
+
+    def instance(self, seed):
+        return self.inner.instance(seed)
+
+    def reset(self, key, params):
+        return self.inner.reset(key, params)
+
+    def transition(self, key, state, action, params):
+        return self.inner.transition(key, state, action, params)
+
+
+def test_with_autoreset_values_and_policies_are_learned_as_without():
+    value, outputs = trained(Roomy(probes.Delayed()), autoreset=True)
+    np.testing.assert_allclose(value([[1.0, 0.0], [-1.0, 0.0]]), 0.5, atol=0.05)  # gamma
+    np.testing.assert_allclose(value([[1.0, 1.0]]), 1.0, atol=0.05)
+    chances = special.softmax(outputs([[1.0, 0.0], [-1.0, 0.0]]), axis=-1)
+    assert chances[0, 1] > 0.95 and chances[1, 0] > 0.95
+
+
+def test_with_autoreset_a_value_is_bootstrapped_where_a_time_limit_cuts_an_episode():
+    value, _ = trained(Roomy(probes.Truncation(limit=3)), autoreset=True, gamma=0.8)
+    np.testing.assert_allclose(value([[1.0]]), 5.0, atol=0.2)
+
+
+def test_with_autoreset_a_last_observation_that_is_not_finite_is_noticed_although_a_new_episode_follows():
+    env = probes.NonFinite(finite_steps=1, where="observation")
+    agent = Baseline(env, BaselineConfig(ppo=TINY, visit_episodes=32, autoreset=True), lanes=1)
+    with pytest.raises(NonFinite, match="an observation that is not finite appeared in update 0"):
+        agent.step([agent.init(7)])
 
 
 # A round through a cover, on the smallest lock.

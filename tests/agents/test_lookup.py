@@ -73,6 +73,25 @@ def test_an_update_by_the_table_equals_one_by_the_images(with_rnd: bool) -> None
         np.testing.assert_allclose(one, other, atol=2e-4)
 
 
+def test_with_autoreset_an_update_by_the_table_equals_one_by_the_images() -> None:
+    results = []
+    for kind in (Maze, MazeWithoutTable):
+        env = kind(size=7, steps=20)
+        inputs = inputs_for(env, with_rnd=True)
+        beside_start = int(inputs.env_params.next_cell[inputs.env_params.start].max())
+        inputs = inputs._replace(env_params=inputs.env_params._replace(goal=np.int32(beside_start)))
+        learner = Learner(env, CONFIG, rnd=RNDConfig(normalise=True), autoreset=True)
+        data = learner._gather(inputs, inputs.policy, jax.random.key(0))
+        assert np.asarray(data.terminated)[:-1].any(axis=0).all()  # the goal is reached in every place
+        results.append(jax.jit(learner.improve)(inputs))
+    by_table, by_images = results
+    assert by_table.env_steps == by_images.env_steps == 8 * 20
+    for name, value in by_images.metrics.items():
+        np.testing.assert_allclose(by_table.metrics[name], value, rtol=1e-3, atol=1e-4, err_msg=name)
+    for one, other in zip(jax.tree.leaves(by_table.policy), jax.tree.leaves(by_images.policy), strict=True):
+        np.testing.assert_allclose(one, other, atol=2e-4)
+
+
 def test_the_covariance_by_the_table_equals_that_by_the_images() -> None:
     seen = []
     for kind in (Maze, MazeWithoutTable):

@@ -13,6 +13,7 @@ from scipy import special, stats
 from pcpg.agents.rollout import rollout
 from pcpg.cover.rollin import RollIn
 from pcpg.envs import probes
+from pcpg.envs.mountain_car import MountainCarContinuous, MountainCarParams
 from pcpg.envs.protocol import CellGrid, Environment, Step
 from pcpg.envs.spaces import Box, Discrete
 from pcpg.policies.distributions import for_space
@@ -90,9 +91,9 @@ def tilted(seed):
     return dataclasses.replace(policy, actor_head=jax.tree.map(lambda leaf: 100 * leaf, policy.actor_head))
 
 
-@functools.partial(jax.jit, static_argnames=("greedy",))
-def play(seed, policy, roll_in=None, epsilon=0.0, greedy=False):
-    key, options = jax.random.key(seed), {"num_episodes": EPISODES, "greedy": greedy}
+@functools.partial(jax.jit, static_argnames=("greedy", "autoreset"))
+def play(seed, policy, roll_in=None, epsilon=0.0, greedy=False, autoreset=False):
+    key, options = jax.random.key(seed), {"num_episodes": EPISODES, "greedy": greedy, "autoreset": autoreset}
     return rollout(ENV, (), policy, DISTRIBUTION, key, roll_in=roll_in, epsilon=epsilon, **options)
 
 
@@ -176,6 +177,69 @@ def test_a_greedy_rollout_takes_the_mode():
     data = played(0, policy, greedy=True)
     np.testing.assert_array_equal(data.actions, log_softmax(policy, data.observations[:-1]).argmax(axis=-1))
     assert (data.actions == data.actions[:, :1]).all()
+
+
+# With autoreset one episode follows another.
+
+
+@pytest.fixture(scope="module")
+def filled():
+    """The same policy with autoreset."""
+    return played(0, network(), autoreset=True)
+
+
+def ended(data):
+    return data.terminated | data.truncated
+
+
+def test_with_autoreset_every_place_is_filled_and_a_new_episode_begins_where_one_ended(filled):
+    assert filled.alive.all() and filled.own.all()
+    times = filled.observations[..., 0]
+    assert (times[0] == 0).all()
+    np.testing.assert_array_equal(times[1:], np.where(ended(filled), 0, times[:-1] + 1))
+    np.testing.assert_array_equal(filled.rewards, 10 * times[:-1] + filled.actions)
+    np.testing.assert_array_equal(filled.cells, times[:-1])
+    assert ended(filled).sum(axis=0).max() > 2
+
+
+def test_with_autoreset_the_observations_that_followed_are_the_true_ones_also_at_an_end(filled):
+    assert filled.next_observations.shape == (LIMIT, EPISODES, 2)
+    np.testing.assert_array_equal(filled.next_observations[..., 0], filled.observations[:-1, :, 0] + 1)
+
+
+def test_with_autoreset_a_time_limit_counts_from_the_start_of_the_episode_and_the_last_step_cuts_without_a_mark(filled):
+    by_action = filled.actions == 3
+    np.testing.assert_array_equal(filled.terminated, by_action)
+    np.testing.assert_array_equal(filled.truncated, (filled.observations[:-1, :, 0] == LIMIT - 1) & ~by_action)
+    assert not ended(filled)[-1].all() and filled.truncated[-1].any()
+
+
+def test_with_autoreset_the_first_episode_of_a_place_is_the_one_without(filled, alone):
+    assert alone.next_observations is None and alone.ends is None
+    for name in ("actions", "log_probs", "rewards", "terminated", "truncated", "cells"):
+        one, other = getattr(filled, name), getattr(alone, name)
+        np.testing.assert_array_equal(one[alone.alive], other[alone.alive], err_msg=name)
+    np.testing.assert_array_equal(filled.following[alone.alive], alone.following[alone.alive])
+
+
+def test_with_autoreset_every_episode_has_a_start_of_its_own():
+    env = MountainCarContinuous(steps=6)
+    # Beside the flag the first push forward ends the episode.
+    params = MountainCarParams(np.float32([0.45, 0.5]))
+    policy, key = network(env=env), jax.random.key(0)
+    run = jax.jit(
+        lambda key: rollout(env, params, policy, for_space(env.action_space), key, num_episodes=32, autoreset=True)
+    )
+    data = jax.device_get(run(key))
+    starts = [data.observations[0, :, 0], data.observations[1:][ended(data)][:, 0]]
+    positions = np.concatenate(starts)
+    assert len(starts[1]) > 32 and len(set(positions.tolist())) == len(positions)
+    assert positions.min() >= np.float32(0.45) and positions.max() <= 0.5
+
+
+def test_with_autoreset_nothing_can_be_rolled_in():
+    with pytest.raises(ValueError, match="with autoreset no episode can be rolled in"):
+        play(0, always(0), roll_in_with(*[always(1)] * GROUPS), autoreset=True)
 
 
 GROUPS = 4

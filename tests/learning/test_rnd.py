@@ -91,6 +91,14 @@ def test_intrinsic_returns_are_accumulated_over_time_and_not_over_environments(h
     np.testing.assert_allclose(how(discounted_sums)(rewards, GAMMA), expected, rtol=1e-6)
 
 
+@pytest.mark.parametrize("how", [lambda f: f, jax.jit], ids=["eager", "jit"])
+def test_where_an_episode_ends_and_the_next_one_follows_the_sum_begins_anew(how):
+    rewards = np.float32([[1, 10], [4, 0], [2, 0], [2, 0]])
+    ends = np.array([[0, 1], [1, 0], [0, 0], [0, 0]], bool)
+    expected = [[1, 10], [4.5, 0], [2, 0], [3, 0]]
+    np.testing.assert_allclose(how(discounted_sums)(rewards, GAMMA, ends), expected, rtol=1e-6)
+
+
 @jax.jit
 def normalised(rnd, observations, mask):
     error = prediction_error(rnd.predictor, rnd.target, observations)

@@ -11,6 +11,7 @@ from pcpg.agents.lanes import Program
 from pcpg.agents.rounds import after_round, check_updates, check_visits, plain
 from pcpg.agents.state import DONE, EXPLOIT, Report, SeedState, int32, weights_rng
 from pcpg.agents.visit import VisitInputs, Visitor, Visits
+from pcpg.envs.host import HostEnvironment
 from pcpg.envs.protocol import Environment
 from pcpg.learning.rnd import init_rnd
 from pcpg.learning.update import init_adam
@@ -26,6 +27,8 @@ class Baseline:
     lanes: int
 
     def __post_init__(self) -> None:
+        if self.config.autoreset and isinstance(self.env, HostEnvironment):
+            raise ValueError("autoreset is for environments that are compiled, not for one stepped on the host")
         object.__setattr__(self, "config", sized(self.config, self.env))
 
     @property
@@ -38,7 +41,8 @@ class Baseline:
 
     @functools.cached_property
     def improve(self) -> Program[ImproveInputs, ImproveOutputs] | HostImprove:
-        return improve_program(Learner(self.env, self.config.ppo, rnd=self.config.rnd), self.lanes)
+        learner = Learner(self.env, self.config.ppo, rnd=self.config.rnd, autoreset=self.config.autoreset)
+        return improve_program(learner, self.lanes)
 
     @functools.cached_property
     def visit(self) -> Program[VisitInputs, Visits] | HostVisit:

@@ -176,6 +176,8 @@ class BaselineConfig:
     """Most rounds of a seed; 0: as many as the budget takes."""
     visit_episodes: int = 256
     """Episodes for the evaluation after each round; counted."""
+    autoreset: bool = False
+    """Begin a new episode where one ends: every update has num_episodes times the most steps of an episode."""
 
     def __post_init__(self) -> None:
         positive(self, "budget", "visit_episodes")

@@ -6,6 +6,7 @@ reward and bonus, the schedules and the share of episodes that start at the star
 
 import dataclasses
 import math
+import operator
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -127,6 +128,7 @@ class Learner:
     beta: float = 1.0  # of the indicator form
     sample_share: float = 1.0  # the start share for which the batch is sized
     rnd: RNDConfig | None = None
+    autoreset: bool = False  # a new episode where one ends; only without a cover
 
     @property
     def distribution(self) -> Distribution:
@@ -182,10 +184,13 @@ class Learner:
         table = table_of(self.env, inputs.env_params)
         bonus, rnd = self._bonus(inputs, carry.rnd, data, table)
         rewards, normaliser = self._earned(carry.policy, data)
-        values = seen_through(table, carry.policy).value(data.observations)
+        critic = seen_through(table, carry.policy)
+        values = critic.value(data.observations)
+        next_values = None if data.next_observations is None else critic.value(data.next_observations)
         keep = self.num_samples(self.sample_share < 1.0) if keep is None else keep
         total = task.reward_coef * rewards + task.bonus_coef * bonus
-        samples = self._samples(data, total, values, task, key_keep, keep, with_next=rnd is not None)
+        with_next = rnd is not None
+        samples = self._samples(data, total, values, task, key_keep, keep, with_next=with_next, next_values=next_values)
         entropy_coef = _between(task.entropy_coef, progress)
         predictor = None if rnd is None else rnd.predictor
         target = None if rnd is None else rnd.target
@@ -206,13 +211,10 @@ class Learner:
             normaliser = normaliser.with_observations(seen, data.alive.reshape(-1))
             policy = dataclasses.replace(policy, normaliser=normaliser)
         new_rnd = None if rnd is None else rnd._replace(predictor=predictor)
-        whole = jnp.all(data.own | ~data.alive, axis=0)  # episodes the policy played from the start
-        metrics = losses | {
-            "return": _masked_mean(jnp.sum(data.rewards, axis=0), whole),
-            "bonus": _masked_mean(bonus, data.own),
-        }
-        watched = (data.rewards, data.observations, bonus, losses["policy_loss"] + losses["value_loss"])
-        finite = jnp.stack([jnp.all(jnp.isfinite(value)) for value in watched])
+        metrics = losses | {"return": _mean_return(data), "bonus": _masked_mean(bonus, data.own)}
+        observed = (data.observations, data.next_observations)
+        watched = (data.rewards, observed, bonus, losses["policy_loss"] + losses["value_loss"])
+        finite = jnp.stack([_all_finite(values) for values in watched])
         return Carry(policy, adam, new_rnd), (metrics, jnp.sum(data.alive, dtype=jnp.int32), finite)
 
     def _gather(self, inputs: ImproveInputs, policy: ActorCritic, key: jax.Array) -> Rollout:
@@ -231,6 +233,7 @@ class Learner:
             roll_in=roll_in,
             epsilon=inputs.task.epsilon,
             numbered=table is not None,
+            autoreset=self.autoreset,
         )
 
     def draw_roll_in(self, inputs: ImproveInputs, key: jax.Array) -> RollIn | None:
@@ -257,8 +260,8 @@ class Learner:
             form = of_pairs(lambda *pairs: quadratic_form(phi.batch(*pairs), whiten), self.distribution, table, data)
             return bonus_of_form(form, self.bonus_form, beta=self.beta, gamma=self.config.gamma), rnd
         if rnd is not None and self.rnd is not None:
-            error = at_observations(partial(prediction_error, rnd.predictor, rnd.target), table, data.observations[1:])
-            return intrinsic_rewards(rnd, error, data.own, gamma=self.config.gamma, config=self.rnd)
+            error = at_observations(partial(prediction_error, rnd.predictor, rnd.target), table, data.following)
+            return intrinsic_rewards(rnd, error, data.own, gamma=self.config.gamma, config=self.rnd, ends=data.ends)
         return jnp.zeros_like(data.rewards), rnd
 
     def _earned(self, policy: ActorCritic, data: Rollout) -> tuple[jax.Array, Normaliser | None]:
@@ -266,7 +269,7 @@ class Learner:
         normaliser = policy.normaliser
         if normaliser is None:
             return data.rewards, None
-        returns = discounted_sums(data.rewards, self.config.gamma)
+        returns = discounted_sums(data.rewards, self.config.gamma, data.ends)
         normaliser = normaliser.with_returns(returns.reshape(-1), data.alive.reshape(-1))
         return normaliser.earned(data.rewards), normaliser
 
@@ -280,11 +283,12 @@ class Learner:
         keep: int,
         *,
         with_next: bool,
+        next_values: jax.Array | None = None,  # None: the next value of step t is that of observation t + 1
     ) -> Samples:
         advantages, targets = gae(
             rewards,
             values[:-1],
-            values[1:],
+            values[1:] if next_values is None else next_values,
             data.terminated,
             data.truncated,
             gamma=self.config.gamma,
@@ -297,7 +301,7 @@ class Learner:
             normalise(advantages, data.own, task.advantage_floor),
             targets,
             data.own,
-            data.observations[1:] if with_next else None,
+            data.following if with_next else None,
         )
         samples = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), samples)
         if keep == samples.mask.shape[0]:
@@ -336,6 +340,19 @@ class Learner:
 
 def _between(ends: jax.Array, progress: jax.Array) -> jax.Array:
     return ends[0] + (ends[1] - ends[0]) * progress
+
+
+def _all_finite(tree: Any) -> jax.Array:
+    return jax.tree.reduce(operator.and_, jax.tree.map(lambda values: jnp.all(jnp.isfinite(values)), tree))
+
+
+def _mean_return(data: Rollout) -> jax.Array:
+    """Mean over the episodes that the policy played from their start and, with autoreset, to their end."""
+    if data.ends is None:
+        whole = jnp.all(data.own | ~data.alive, axis=0)
+        return _masked_mean(jnp.sum(data.rewards, axis=0), whole)
+    finished = jax.lax.cummax(data.ends.astype(jnp.int32), axis=0, reverse=True) > 0  # an end is still to come
+    return jnp.sum(jnp.where(finished, data.rewards, 0.0)) / jnp.sum(data.ends)
 
 
 def _masked_mean(values: jax.Array, mask: jax.Array) -> jax.Array:

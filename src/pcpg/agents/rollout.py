@@ -1,9 +1,11 @@
 """Episodes of a functional environment, many at once: roll in through the cover, then act by the policy.
 
 An episode that has ended stays where it is, marked as not alive, so that the observation after the last step
-is the true final one and the next value of step t is always the value of observation t + 1.
+is the true final one and the next value of step t is always the value of observation t + 1. With `autoreset` the next
+episode begins in its place instead, and the observations that followed are kept beside those acted on.
 """
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -16,9 +18,9 @@ from pcpg.policies.networks import ActorCritic
 
 
 class Rollout(NamedTuple):
-    """T steps of E episodes."""
+    """T steps of E episodes, or in E places where one episode follows another."""
 
-    observations: jax.Array  # [T + 1, E, ...]
+    observations: jax.Array  # [T + 1, E, ...] acted on, and the one after the last step
     actions: jax.Array  # [T, E, ...] as sampled
     log_probs: jax.Array  # [T, E] of what really chose the action
     rewards: jax.Array  # [T, E]
@@ -27,6 +29,17 @@ class Rollout(NamedTuple):
     alive: jax.Array  # [T, E] the episode had not ended before this step
     own: jax.Array  # [T, E] alive, and the policy in training acted (no roll-in)
     cells: jax.Array  # [T, E] where the visit is counted, -1 for nowhere
+    next_observations: jax.Array | None = None  # [T, E, ...] with autoreset alone, see `following`
+
+    @property
+    def following(self) -> jax.Array:
+        """The observations that followed each step, the true last one of an episode included, [T, E, ...]."""
+        return self.observations[1:] if self.next_observations is None else self.next_observations
+
+    @property
+    def ends(self) -> jax.Array | None:
+        """Where an episode ended and the next one began in its place, [T, E]; None: a place has one episode."""
+        return None if self.next_observations is None else self.terminated | self.truncated
 
 
 class _Carry(NamedTuple):
@@ -47,17 +60,27 @@ def rollout(
     epsilon: jax.Array | float = 0.0,
     greedy: bool = False,
     numbered: bool = False,
+    autoreset: bool = False,
 ) -> Rollout:
     """Whole episodes from the start state; with a roll-in, the first own step is epsilon-greedy.
 
     `numbered`: observations are their numbers in the environment's table, and so the policies take them.
+    `autoreset`: where an episode ends the next begins, its time limit counted from its own start. Episodes that the
+    last step leaves unfinished are marked neither terminated nor truncated: `gae` has a next value there as anywhere.
     """
+    if autoreset and roll_in is not None:
+        raise ValueError("with autoreset no episode can be rolled in")
     key_reset, key_steps = jax.random.split(key)
-    observation, state = jax.vmap(env.reset, (0, None))(jax.random.split(key_reset, num_episodes), params)
-    observation = jax.vmap(env.state_index)(state) if numbered else observation
+    start = partial(_start, env, params, numbered)
+    if autoreset:
+        keys_start = jax.random.split(key_reset, (1 + env.max_steps, num_episodes))
+        keys_start, keys_anew = keys_start[0], keys_start[1:]
+    else:
+        keys_start, keys_anew = jax.random.split(key_reset, num_episodes), None
+    observation, state = start(keys_start)
 
-    def step(carry: _Carry, inputs: tuple[jax.Array, jax.Array]) -> tuple[_Carry, Rollout]:
-        t, key = inputs
+    def step(carry: _Carry, inputs: tuple[jax.Array, jax.Array, jax.Array | None]) -> tuple[_Carry, Rollout]:
+        t, key, keys_anew = inputs
         key_choose, key_move = jax.random.split(key)
         action, log_prob, own = _choose(
             policy,
@@ -85,6 +108,11 @@ def rollout(
             jnp.where(alive, cells, -1),
         )
         following = jax.vmap(env.state_index)(moved.state) if numbered else moved.observation
+        if keys_anew is not None:
+            ended = moved.terminated | moved.truncated
+            here, anew = (following, moved.state), start(keys_anew)
+            observation, state = jax.tree.map(lambda new, old: _select(ended, new, old), anew, here)
+            return _Carry(observation, state, alive), record._replace(next_observations=following)
         next_carry = _Carry(
             _select(alive, following, carry.observation),
             jax.tree.map(lambda new, old: _select(alive, new, old), moved.state, carry.state),
@@ -94,9 +122,15 @@ def rollout(
 
     first = _Carry(observation, state, jnp.ones(num_episodes, bool))
     times = jnp.arange(env.max_steps)
-    last, record = jax.lax.scan(step, first, (times, jax.random.split(key_steps, env.max_steps)))
+    last, record = jax.lax.scan(step, first, (times, jax.random.split(key_steps, env.max_steps), keys_anew))
     observations = jnp.concatenate([record.observations, last.observation[None]])
     return record._replace(observations=observations)
+
+
+def _start(env: Environment, params: Any, numbered: bool, keys: jax.Array) -> tuple[jax.Array, Any]:
+    """First observations and states, one for each key."""
+    observation, state = jax.vmap(env.reset, (0, None))(keys, params)
+    return jax.vmap(env.state_index)(state) if numbered else observation, state
 
 
 def _choose(

@@ -65,22 +65,29 @@ def prediction_error(predictor: Body, target: Body, observations: jax.Array) -> 
     return 0.5 * jnp.mean((predictor.linear(observations) - goal) ** 2, axis=-1)
 
 
-def discounted_sums(rewards: jax.Array, gamma: float | jax.Array) -> jax.Array:
-    """Running discounted sums forward in time (axis 0) for each environment: what the normaliser looks at."""
+def discounted_sums(rewards: jax.Array, gamma: float | jax.Array, ends: jax.Array | None = None) -> jax.Array:
+    """Running discounted sums forward in time (axis 0) for each environment: what the normaliser looks at.
 
-    def forward(total: jax.Array, reward: jax.Array) -> tuple[jax.Array, jax.Array]:
+    After a step marked in `ends` the sum begins anew.
+    """
+
+    def forward(total: jax.Array, inputs: tuple[jax.Array, jax.Array | None]) -> tuple[jax.Array, jax.Array]:
+        reward, end = inputs
         total = gamma * total + reward
-        return total, total
+        return total if end is None else jnp.where(end, 0.0, total), total
 
-    return jax.lax.scan(forward, jnp.zeros_like(rewards[0]), rewards)[1]
+    return jax.lax.scan(forward, jnp.zeros_like(rewards[0]), (rewards, ends))[1]
 
 
 def intrinsic_rewards(
-    rnd: RND, error: jax.Array, mask: jax.Array, *, gamma: float, config: RNDConfig
+    rnd: RND, error: jax.Array, mask: jax.Array, *, gamma: float, config: RNDConfig, ends: jax.Array | None = None
 ) -> tuple[jax.Array, RND]:
-    """Bonus [T, E] from the prediction error at the observations that followed each action, and the new scale."""
+    """Bonus [T, E] from the prediction error at the observations that followed each action, and the new scale.
+
+    `ends` [T, E] marks where one episode ends and the next begins.
+    """
     bonus = error * mask
     if not config.normalise:
         return bonus, rnd
-    scale = rnd.scale.update(discounted_sums(bonus, gamma), mask)
+    scale = rnd.scale.update(discounted_sums(bonus, gamma, ends), mask)
     return bonus / jnp.sqrt(scale.variance + 1e-8), rnd._replace(scale=scale)
