@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from pcpg.experiments.common import Record, value_at
-from pcpg.reports.figures import new_figure
+from pcpg.reports.figures import label_steps, new_figure
 
 NAMES = {"pcpg": "PC-PG", "pcpg-bonus": "PC-PG", "ppo-rnd": "PPO+RND", "ppo": "PPO"}
 STYLES = {
@@ -31,6 +31,7 @@ def curves(records: list[Record], column: int, label: str) -> Any:
         axis.fill_between(grid, mean - deviation, mean + deviation, color=colour, alpha=0.15, lw=0)
     axis.set_xlabel("environment steps a seed, roll-ins counted")
     axis.set_ylabel(label)
+    label_steps(axis)
     axis.legend(frameon=False, fontsize=7)
     return figure
 

@@ -32,3 +32,10 @@ def save(figure: Any, stem: Path) -> list[Path]:
     figure.savefig(paths[1], metadata={"Date": None})
     plt.close(figure)
     return paths
+
+
+def label_steps(axis: Any) -> None:
+    """Label the x axis of a plot in steps: 500k, 2M."""
+    from matplotlib.ticker import EngFormatter
+
+    axis.xaxis.set_major_formatter(EngFormatter(sep=""))

@@ -15,6 +15,10 @@ BANDS = 5
 """Parts of equal size, by distance from the start, into which the goals are put for the figure."""
 
 
+MARKS = {"pcpg": "o", "ppo": "x"}
+"""Of the algorithms' points, which lie on each other where both solve a goal."""
+
+
 def write_results(out: Path) -> dict[str, Any]:
     """Write summary.json, table.md and the figure from all cells that are done in a folder; the summary."""
     records = read_records(out, ALGOS)
@@ -104,7 +108,8 @@ def draw(records: list[Record]) -> Any:
         colour, style = STYLES[record["algo"]]
         name = NAMES[record["algo"]]
         distances = [pair["distance"] for pair in record["pairs"]]
-        left.scatter(distances, [pair["reached"] for pair in record["pairs"]], s=9, color=colour, alpha=0.6, label=name)
+        reached, mark = [pair["reached"] for pair in record["pairs"]], MARKS[record["algo"]]
+        left.scatter(distances, reached, s=14, color=colour, marker=mark, lw=0.8, alpha=0.7, label=name, clip_on=False)
         bands = by_distance(record)
         middles = [(band["from"] + band["to"]) / 2 for band in bands]
         shares = [wilson(band["solved"], band["goals"]) for band in bands]
