@@ -97,7 +97,7 @@ def provenance() -> dict[str, Any]:
     arguments = [os.path.relpath(sys.argv[0], HERE.parent), *sys.argv[1:]]
     return {
         "command": shlex.join(["python", *arguments]),
-        "commit": git("rev-parse", "HEAD") or None,
+        "commit": os.environ.get("PCPG_COMMIT") or git("rev-parse", "HEAD") or None,
         "uncommitted_changes": bool(git("status", "--porcelain", "--untracked-files=no")),
         "time": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "device": "cpu",
@@ -144,6 +144,10 @@ def measure_all(console: Console, seconds: float) -> dict[str, Any]:
     for setting in HOST if PEERS_PYTHON.exists() else ():
         console.print(f"Stable-Baselines3 on it, {setting.name} ...")
         results["host"]["sb3"][setting.name] = sb3_in_a_process(setting, seconds, HOST_ENV)
+    console.print("PC-PG on the maze, on a GPU ...")
+    results["gpu_maze"] = part_in_a_process("gpu_maze", usable_cores())
+    if not results["gpu_maze"]:
+        results["notes"].append("no GPU here: PC-PG's rate on the maze there is kept in results/gpu-maze.json")
     console.print("the design step ...")
     results["design"] = part_in_a_process("design", 1)
     return results
@@ -217,6 +221,20 @@ def cost_table(results: dict[str, Any]) -> Table:
     return table
 
 
+def gpu_table(results: dict[str, Any]) -> Table:
+    """Steps per second of PC-PG on mazes of size 20 on a GPU, or a line that says there is none."""
+    table = Table("device", title="PC-PG from pixels, mazes of size 20 with the paper's networks, updates included")
+    for name in ("seeds at once", "steps/s, all seeds", "compilation, s"):
+        table.add_column(name, justify="right")
+    row = results["gpu_maze"]
+    if row:
+        rate, compilation = f"{row['steps_per_second']:,.0f}", f"{row['compile_seconds']:.1f}"
+        table.add_row(row["device"], str(row["seeds"]), rate, compilation)
+    else:
+        table.add_row("no GPU here", "-", "-", "-")
+    return table
+
+
 def design_table(results: dict[str, Any]) -> Table:
     """Seconds and gap of the design step, and of the paper's 2,000 steps of Adam."""
     table = Table("design of", title="D-optimal weights, 1 core")
@@ -236,6 +254,7 @@ def main() -> None:
     console.print(speed_table(results))
     console.print(mountain_car_table(results))
     console.print(host_table(results))
+    console.print(gpu_table(results))
     console.print(cost_table(results))
     console.print(design_table(results))
     for note in results["notes"]:

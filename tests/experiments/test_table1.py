@@ -361,9 +361,9 @@ def test_the_table_says_where_samples_disagree_with_the_theory():
         return summary._samples_verdict(explores, found)
 
     assert verdict(True, lock="polynomial", chain="undecided")["agrees"] is True
-    assert "DISAGREES" in verdict(True, lock="exponential", chain="polynomial")["says"]
+    assert "disagrees" in verdict(True, lock="exponential", chain="polynomial")["says"]
     assert verdict(False, lock="exponential", chain="polynomial")["agrees"] is True
-    assert "DISAGREES" in verdict(False, lock="polynomial", deep_sea="exponential")["says"]
+    assert "disagrees" in verdict(False, lock="polynomial", deep_sea="exponential")["says"]
     never = {"exploration": {"lock": _family(None, reached=False)}}
     assert summary._samples_verdict(True, never)["says"] == "never got there within the budget"
 

@@ -8,7 +8,7 @@ not depend on its place or its neighbours, but another width is another program 
 import operator
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Generic, TypeVar
 
@@ -17,6 +17,8 @@ import numpy as np
 
 Inputs = TypeVar("Inputs")
 Outputs = TypeVar("Outputs")
+Item = TypeVar("Item")
+Made = TypeVar("Made")
 
 ACCELERATOR_LANES = 32
 """Width of the program on an accelerator: an update of 20 seeds there costs hardly more than one of a single seed."""
@@ -30,6 +32,12 @@ def default_lanes() -> int:
 def available_cores() -> int:
     """Cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
+
+
+def in_threads(function: Callable[[Item], Made], items: Iterable[Item]) -> list[Made]:
+    """What a function makes of each item, on all cores: for work of NumPy and LAPACK that holds no lock."""
+    with ThreadPoolExecutor(available_cores()) as pool:
+        return list(pool.map(function, items))
 
 
 class Program(Generic[Inputs, Outputs]):
@@ -76,7 +84,15 @@ def _pack(batch: Sequence[Inputs], lanes: int, axes: Any) -> Any:
     padded = list(batch) + [batch[0]] * (lanes - len(batch))
 
     def join(axis: int | None, *parts: Any) -> Any:
-        return parts[0] if axis is None else jax.tree.map(lambda *leaves: np.stack(leaves), *parts)
+        if axis is None:
+            return parts[0]
+        stacked = jax.tree.map(lambda leaf: np.empty((lanes, *np.shape(leaf)), np.asarray(leaf).dtype), parts[0])
+
+        def put(lane: int) -> None:
+            jax.tree.map(lambda out, leaf: np.copyto(out[lane, ...], leaf), stacked, parts[lane])
+
+        in_threads(put, range(lanes))  # covers of images take a gigabyte
+        return stacked
 
     return jax.tree.map(join, axes, *padded, is_leaf=lambda axis: axis is None)
 

@@ -7,8 +7,7 @@ growing it exploits: a policy is trained on the reward, with restarts rolled in 
 
 import dataclasses
 import functools
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from pcpg.agents.config import ExploreConfig, PCPGConfig, sized
 from pcpg.agents.exploit import FRESH, end_of_round, exploit_task, fresh_policy
 from pcpg.agents.explore import Covered, Parts, cover_step, explore_step
 from pcpg.agents.improve import CoverArrays, ImproveInputs, ImproveOutputs, Learner, Task, make_task
-from pcpg.agents.lanes import Program, available_cores
+from pcpg.agents.lanes import Program, in_threads
 from pcpg.agents.rounds import after_round, check_updates, check_visits, plain
 from pcpg.agents.state import DONE, EXPLOIT, EXPLORE, Member, Report, SeedState, int32
 from pcpg.agents.visit import VisitInputs, Visitor, Visits
@@ -29,6 +28,9 @@ from pcpg.envs.protocol import Environment
 from pcpg.features.base import FeatureMap
 from pcpg.learning.update import init_adam
 from pcpg.policies.networks import ActorCritic
+
+Whitening = Callable[[], np.ndarray]
+"""Makes the whitening of a cover where it is needed: that of a round's last cover is, in the next round, if ever."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,15 +111,14 @@ class PCPG:
 
         def weights(covers: list[Cover]) -> list[np.ndarray]:
             design = d_optimal if config.weights == "d-optimal" else uniform
-            with ThreadPoolExecutor(available_cores()) as pool:  # LAPACK's work, which needs no lock
-                designs[:] = pool.map(lambda cover: design(cover.used, ridge=config.ridge), covers)
+            designs[:] = in_threads(lambda cover: design(cover.used, ridge=config.ridge), covers)
             return [design.weights for design in designs]
 
         def extend(covers: list, policies: list, sigmas: list) -> list[Cover]:
-            return [add_member(*new) for new in zip(covers, policies, sigmas, strict=True)]
+            return in_threads(lambda new: add_member(*new), zip(covers, policies, sigmas, strict=True))
 
-        def bonus(covers: list[Cover]) -> list[np.ndarray]:
-            return [scaled_whitening(cover, config) for cover in covers]
+        def bonus(covers: list[Cover]) -> list[Whitening]:
+            return [functools.partial(scaled_whitening, cover, config) for cover in covers]
 
         parts = Parts(covariance, extend, weights, bonus, improve)
         policies = [state.policy for state in states]
@@ -182,7 +183,7 @@ class PCPG:
             [state.policy for state in states],
             [state.adam for state in states],
             covers,
-            [scaled_whitening(cover, self.config.explore) for cover in covers],
+            [functools.partial(scaled_whitening, cover, self.config.explore) for cover in covers],
             [exploit_task(self.config, int(state.phase_round)) for state in states],
         )
         visits = self._visit(states, [output.policy for output in outputs])
@@ -199,9 +200,10 @@ class PCPG:
         policies: list[ActorCritic],
         adams: list,
         covers: list[Cover],
-        bonuses: list[np.ndarray],
+        bonuses: list[Whitening],
         tasks: list[Task],
     ) -> list[ImproveOutputs]:
+        whitenings = in_threads(lambda whitening: whitening(), bonuses)
         outputs = self.improve(
             [
                 ImproveInputs(
@@ -215,7 +217,7 @@ class PCPG:
                     None,
                 )
                 for state, policy, adam, cover, whiten, task in zip(
-                    states, policies, adams, covers, bonuses, tasks, strict=True
+                    states, policies, adams, covers, whitenings, tasks, strict=True
                 )
             ]
         )

@@ -30,6 +30,7 @@ def summarise(records: list[Record], settings: Settings) -> Record:
             "tuning_budget": settings.tuning_budget,
             "settle": SETTLE,
             "chain_decisions": CHAIN_DECISIONS,
+            "tuning_sizes": dict(settings.tuning_sizes),
             "sizes": {family: list(sizes) for family, sizes in settings.sizes.items()},
         },
         "algos": {
@@ -140,7 +141,7 @@ def _samples_verdict(explores: bool, found: Record) -> Record:
     if explores:
         measured = "exponential" if exponential else "polynomial" if polynomial else "undecided"
         if exponential:
-            says = f"DISAGREES: exponential fits better on the {_list(exponential)}"
+            says = f"disagrees on the {_list(exponential)}"
         elif failed:
             says = f"never got there on the {_list(failed)} within the budget"
         else:
@@ -156,7 +157,7 @@ def _samples_verdict(explores: bool, found: Record) -> Record:
         return {
             "measured": "polynomial",
             "agrees": False,
-            "says": f"DISAGREES: a power law fits better on the {_list(easy)}",
+            "says": f"disagrees on the {_list(easy)}",
         }
     if any(laws[family] == "exponential" for family in hard):
         return {"measured": "exponential", "agrees": True, "says": "agrees"}
@@ -168,16 +169,16 @@ def _error_verdict(found: Record) -> Record:
     parts: dict[str, list[Record]] = found["misspecification"]
     if not parts:
         return {"measured": None, "off_path": [], "says": "not measured"}
-    unlearnt = [name for name, rows in parts.items() if rows[0]["loss"] > 2.0 * LOSS]
+    unlearnt = [name for name, rows in parts.items() if rows[0]["loss"] > LOSS]
     off_path = [
         name for name, rows in parts.items() if name in DELUDED and name not in unlearnt and degraded(name, rows)
     ]
     if off_path:
         worst = max(parts[name][-1]["loss"] - parts[name][0]["loss"] for name in off_path)
-        says = f"loses up to {worst:.2f} by errors off the path ({', '.join(off_path)})"
+        says = f"{worst:.2f} on {' and '.join(off_path)}"
         return {"measured": "l-infinity", "off_path": off_path, "unlearnt": unlearnt, "says": says}
     if unlearnt:
-        says = f"did not learn {', '.join(unlearnt)} without any error within the budget"
+        says = f"not judged: loses without any error on {_and(unlearnt)}"
         return {"measured": None, "off_path": [], "unlearnt": unlearnt, "says": says}
     return {"measured": "local", "off_path": [], "unlearnt": [], "says": "loses by errors on the path alone"}
 
@@ -205,4 +206,8 @@ def _tree_row(record: Record) -> dict[str, Any]:
 
 
 def _list(names: Sequence[str]) -> str:
-    return " and the ".join(names)
+    return _and([names[0], *(f"the {name}" for name in names[1:])])
+
+
+def _and(names: Sequence[str]) -> str:
+    return " and ".join([", ".join(names[:-1])] * (len(names) > 1) + [names[-1]])
