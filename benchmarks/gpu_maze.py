@@ -62,7 +62,7 @@ def main() -> None:
     results = measure()
     if not results:
         sys.exit("no GPU: nothing is measured")
-    FILE.write_text(json.dumps({"provenance": provenance(), "pcpg": results}, indent=2) + "\n")
+    FILE.write_text(json.dumps({"provenance": provenance(results["device"]), "pcpg": results}, indent=2) + "\n")
     print(f"{results['steps_per_second']:,.0f} steps/s on {results['device']}, written to {FILE.name}")
 
 

@@ -92,15 +92,16 @@ def git(*words: str) -> str:
     return done.stdout.strip() if done.returncode == 0 else ""
 
 
-def provenance() -> dict[str, Any]:
+def provenance(device: str = "cpu") -> dict[str, Any]:
     """Where and from what the numbers come."""
     arguments = [os.path.relpath(sys.argv[0], HERE.parent), *sys.argv[1:]]
+    named = os.environ.get("PCPG_COMMIT")  # of an archive, of which git knows nothing
     return {
         "command": shlex.join(["python", *arguments]),
-        "commit": os.environ.get("PCPG_COMMIT") or git("rev-parse", "HEAD") or None,
-        "uncommitted_changes": bool(git("status", "--porcelain", "--untracked-files=no")),
+        "commit": named or git("rev-parse", "HEAD") or None,
+        "uncommitted_changes": not named and bool(git("status", "--porcelain", "--untracked-files=no")),
         "time": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "device": "cpu",
+        "device": device,
         "processor": processor(),
         "cores": usable_cores(),
         "load_before": round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None,
