@@ -104,6 +104,16 @@ class Links(HTMLParser):
                 self.places.add(value)
 
 
+def test_tables_of_results_are_shown_as_they_are_kept():
+    spec = importlib.util.spec_from_file_location("tables", DOCS / "tables.py")
+    assert spec is not None and spec.loader is not None
+    tables = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(tables)
+    shown = {path: path.read_text() for path in tables.PAGES}
+    assert {path: tables.filled(text) for path, text in shown.items()} == shown, "run `python docs/tables.py`"
+    assert sum(len(tables.BLOCK.findall(text)) for text in shown.values()) >= 2
+
+
 def test_the_pages_build_without_a_warning_and_every_link_inside_leads_somewhere(built: Path) -> None:
     pages = {path: Links(path) for path in built.rglob("*.html")}
     assert len(pages) > 20

@@ -62,7 +62,7 @@ def samples_against_size(summary: Record) -> Any:
             sizes = [point["size"] for point in points]
             median, low, high = ([point[key] or budget for point in points] for key in ("median", "low", "high"))
             axis.plot(sizes, median, **styles[algo])
-            axis.fill_between(sizes, low, high, color=styles[algo]["color"], alpha=0.08, lw=0)
+            axis.fill_between(sizes, low, high, color=styles[algo]["color"], alpha=0.05, lw=0)
         axis.axhline(budget, color="black", lw=0.6, ls=":")
         axis.set_xscale("log")
         axis.set_yscale("log")
