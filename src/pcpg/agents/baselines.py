@@ -8,7 +8,7 @@ from pcpg.agents.collector import HostImprove, HostVisit, improve_program, visit
 from pcpg.agents.config import BaselineConfig, sized
 from pcpg.agents.improve import ImproveInputs, ImproveOutputs, Learner, Task, make_task
 from pcpg.agents.lanes import Program
-from pcpg.agents.rounds import after_round, check_updates, check_visits, plain
+from pcpg.agents.rounds import after_round, improve_all, plain, visit_all
 from pcpg.agents.state import DONE, EXPLOIT, Report, SeedState, int32, weights_rng
 from pcpg.agents.visit import VisitInputs, Visitor, Visits
 from pcpg.envs.host import HostEnvironment
@@ -61,25 +61,24 @@ class Baseline:
 
     def step(self, states: Sequence[SeedState]) -> list[tuple[SeedState, Report]]:
         """One round of updates for each seed, and an evaluation of where it led."""
-        instances = [self.env.instance(int(state.seed)) for state in states]
-        outputs = self.improve(
-            [
-                ImproveInputs(state.seed, state.round, params, state.policy, state.adam, self._task(), None, state.rnd)
-                for state, params in zip(states, instances, strict=True)
-            ]
-        )
-        for state, output in zip(states, outputs, strict=True):
-            check_updates(state, output)
-        visits = self.visit(
-            [
-                VisitInputs(state.seed, state.round, params, output.policy, None)
-                for state, params, output in zip(states, instances, outputs, strict=True)
-            ]
-        )
+        inputs = [
+            ImproveInputs(
+                state.seed,
+                state.round,
+                self.env.instance(int(state.seed)),
+                state.policy,
+                state.adam,
+                self._task(),
+                None,
+                state.rnd,
+            )
+            for state in states
+        ]
+        outputs = improve_all(self.improve, states, inputs)
+        visits = visit_all(self.visit, self.env, states, [output.policy for output in outputs])
         return [self._end_of_round(*turn) for turn in zip(states, outputs, visits, strict=True)]
 
     def _end_of_round(self, state: SeedState, output: ImproveOutputs, visits: Visits) -> tuple[SeedState, Report]:
-        check_visits(state, visits)
         state = state._replace(policy=output.policy, adam=output.adam, rnd=output.rnd)
         reachable = self.env.reachable_cells(self.env.instance(int(state.seed)))
         state, metrics = after_round(state, visits, output, reachable)

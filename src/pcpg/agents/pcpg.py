@@ -18,7 +18,7 @@ from pcpg.agents.exploit import FRESH, end_of_round, exploit_task, fresh_policy
 from pcpg.agents.explore import Covered, Parts, cover_step, explore_step
 from pcpg.agents.improve import CoverArrays, ImproveInputs, ImproveOutputs, Learner, Task, make_task
 from pcpg.agents.lanes import Program, in_threads
-from pcpg.agents.rounds import after_round, check_updates, check_visits, plain
+from pcpg.agents.rounds import after_round, improve_all, plain, visit_all
 from pcpg.agents.state import DONE, EXPLOIT, EXPLORE, Member, Report, SeedState, int32
 from pcpg.agents.visit import VisitInputs, Visitor, Visits
 from pcpg.cover.bonus import whitening
@@ -204,37 +204,25 @@ class PCPG:
         tasks: list[Task],
     ) -> list[ImproveOutputs]:
         whitenings = in_threads(lambda whitening: whitening(), bonuses)
-        outputs = self.improve(
-            [
-                ImproveInputs(
-                    state.seed,
-                    state.round,
-                    self.env.instance(int(state.seed)),
-                    policy,
-                    adam,
-                    task,
-                    CoverArrays(self.phi, whiten, cover.members, cover.weights.astype(np.float32)),
-                    None,
-                )
-                for state, policy, adam, cover, whiten, task in zip(
-                    states, policies, adams, covers, whitenings, tasks, strict=True
-                )
-            ]
-        )
-        for state, output in zip(states, outputs, strict=True):
-            check_updates(state, output)
-        return outputs
+        inputs = [
+            ImproveInputs(
+                state.seed,
+                state.round,
+                self.env.instance(int(state.seed)),
+                policy,
+                adam,
+                task,
+                CoverArrays(self.phi, whiten, cover.members, cover.weights.astype(np.float32)),
+                None,
+            )
+            for state, policy, adam, cover, whiten, task in zip(
+                states, policies, adams, covers, whitenings, tasks, strict=True
+            )
+        ]
+        return improve_all(self.improve, states, inputs)
 
     def _visit(self, states: list[SeedState], policies: list[ActorCritic]) -> list[Visits]:
-        visits = self.visit(
-            [
-                VisitInputs(state.seed, state.round, self.env.instance(int(state.seed)), policy, self.phi)
-                for state, policy in zip(states, policies, strict=True)
-            ]
-        )
-        for state, seen in zip(states, visits, strict=True):
-            check_visits(state, seen)
-        return visits
+        return visit_all(self.visit, self.env, states, policies, self.phi)
 
     def _explore_task(self) -> Task:
         explore, ppo = self.config.explore, self.config.ppo

@@ -1,12 +1,46 @@
-"""What every agent does at the end of a round: check that all numbers are finite, count, keep the best."""
+"""What every agent does in a round: improve and visit with all numbers checked, count, keep the best."""
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from pcpg.agents.improve import WATCHED, ImproveOutputs
+from pcpg.agents.improve import WATCHED, ImproveInputs, ImproveOutputs
 from pcpg.agents.state import PHASES, NonFinite, SeedState, int32
-from pcpg.agents.visit import Visits
+from pcpg.agents.visit import VisitInputs, Visits
+from pcpg.envs.protocol import Environment
+from pcpg.policies.networks import ActorCritic
+
+
+def improve_all(
+    improve: Callable[[list[ImproveInputs]], list[ImproveOutputs]],
+    states: Sequence[SeedState],
+    inputs: list[ImproveInputs],
+) -> list[ImproveOutputs]:
+    """The policy of each seed after a round of updates, or an error if a number was not finite."""
+    outputs = improve(inputs)
+    for state, output in zip(states, outputs, strict=True):
+        check_updates(state, output)
+    return outputs
+
+
+def visit_all(
+    visit: Callable[[list[VisitInputs]], list[Visits]],
+    env: Environment,
+    states: Sequence[SeedState],
+    policies: Sequence[ActorCritic],
+    phi: Any | None = None,
+) -> list[Visits]:
+    """What the policy of each seed saw and earned, or an error if a number was not finite."""
+    visits = visit(
+        [
+            VisitInputs(state.seed, state.round, env.instance(int(state.seed)), policy, phi)
+            for state, policy in zip(states, policies, strict=True)
+        ]
+    )
+    for state, seen in zip(states, visits, strict=True):
+        check_visits(state, seen)
+    return visits
 
 
 def check_updates(state: SeedState, outputs: ImproveOutputs) -> None:
