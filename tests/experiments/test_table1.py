@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -339,6 +340,13 @@ def test_the_command_writes_the_table_the_summary_the_tuning_and_the_figures(res
     assert set(json.loads((out / "tuning.json").read_text())) == set(made["algos"])
     for name in ("samples", "loss", "tree"):
         assert (out / f"{name}.png").stat().st_size > 0 and (out / f"{name}.svg").stat().st_size > 0
+
+
+def test_the_kept_table_follows_from_the_kept_summary():
+    kept = Path(__file__).parents[2] / "results" / "table1"
+    summary = json.loads((kept / "summary.json").read_text())
+    assert (kept / "table.md").read_text() == tables(summary)
+    assert list(summary["algos"]) == list(COMPARATORS) and len(summary["commits"]) == 1
 
 
 def test_the_same_command_again_measures_nothing_and_says_the_same(results):

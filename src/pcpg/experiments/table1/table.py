@@ -151,7 +151,7 @@ def _notes(summary: Record) -> Lines:
         f"one factor of its own constants, tuned on other seeds at one size of each problem ({tuned}),",
         "far below its theorem's where it has any: with the theorem's own few finish within their budget (last column",
         "of the samples below). A theorem does not cover the tuned factor: where the measurement **disagrees**,",
-        "the factor of one size may not suit another (UCBVI, for one, explores too much on the longest locks).",
+        "the factor of one size may not suit another.",
         "",
         "Error, measured: `local` lost by errors on the optimal path alone, `l-infinity` by errors off it too, the",
         "largest loss beside it. A theorem on errors is an upper bound, which losing less does not contradict; one",
