@@ -81,11 +81,21 @@ def test_the_scale_of_the_paper_has_the_papers_kernel_and_network():
     assert make_cell("paper", "ppo-rnd", 20, 5, 0, 0).config.agent.budget == 10_000_000
 
 
-@pytest.mark.skipif(not (RESULTS / "summary.json").exists(), reason="no results are kept")
 def test_the_kept_results_follow_from_their_cells():
     kept = json.loads((RESULTS / "summary.json").read_text())
     assert json.loads(json.dumps(analysis.summarise(read_records(RESULTS, ALGOS)))) == kept
     assert (RESULTS / "table.md").read_text() == analysis.table(kept)
+    solved = json.loads((RESULTS / "goals" / "summary.json").read_text())
+    assert json.loads(json.dumps(goals_results.summarise(read_records(RESULTS / "goals", GOAL_ALGOS)))) == solved
+    assert (RESULTS / "goals" / "table.md").read_text() == goals_results.table(solved)
+
+
+def test_in_the_kept_results_pcpg_sees_every_cell_leads_at_every_tenth_and_solves_its_goals():
+    ours, rnd, _ = json.loads((RESULTS / "summary.json").read_text())["cells"]
+    assert ours["seeds_fully_covered"] == ours["seeds"] == 5
+    assert all(one > other for one, other in zip(ours["mean_by_tenth"][1:], rnd["mean_by_tenth"][1:], strict=True))
+    solved, from_scratch = json.loads((RESULTS / "goals" / "summary.json").read_text())["cells"]
+    assert solved["mazes_on_target"] == 5 and from_scratch["mazes_on_target"] == 0
 
 
 # Goals given after exploration.
