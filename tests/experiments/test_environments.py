@@ -23,7 +23,7 @@ def test_smoke_runs_both_algorithms_and_writes_the_table(cli, tmp_path):
 
 def test_settings_are_chosen_from_the_environment():
     lake = make_cell("laptop", "frozenlake", "pcpg", 5, 0, 0).config.resolved()
-    assert (lake.features, lake.agent.ppo.num_episodes, lake.agent.explore.max_policies) == ("one-hot", 48, 10)
+    assert (lake.features, lake.agent.ppo.num_episodes, lake.agent.explore.max_policies) == ("one-hot", 48, 20)
     car = make_cell("laptop", "mountaincar", "pcpg-bonus", 5, 0, 0).config.resolved()
     assert (car.features, car.env_options["max_steps"], car.make_env().evaluation_env.max_steps) == (
         "fourier",

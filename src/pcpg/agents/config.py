@@ -302,6 +302,17 @@ DEEP_SEA = PCPGConfig(
 )
 """Size 10 and 20: mean return 0.98 in seed 1000."""
 
+FROZEN_LAKE_PPO = dataclasses.replace(HOST_PPO, entropy_coef=0.01)
+FROZEN_LAKE = PCPGConfig(
+    FROZEN_LAKE_PPO,
+    dataclasses.replace(HOST_EXPLORE, max_policies=20),
+    dataclasses.replace(HOST_EXPLOIT, num_rounds=32),
+)
+"""8x8, seeds 1000 to 1007: mean returns of 0.75 to 0.95.
+
+With entropy 0.005 there were 7 of 8 above 0.7; with 16 rounds as well 6, and with at most 10 policies as well 4.
+"""
+
 HOST_PRESETS: dict[str, AgentConfig] = {
     "pcpg": PCPGConfig(HOST_PPO, HOST_EXPLORE, HOST_EXPLOIT),
     "pcpg-bonus": PCPGConfig(
@@ -323,6 +334,14 @@ ENV_PRESETS: dict[tuple[str, str], AgentConfig] = {
     ("gymnasium:MountainCarContinuous-v0", "pcpg-bonus"): MOUNTAIN_CAR_BONUS,
     ("gymnasium:MountainCarContinuous-v0", "ppo"): BaselineConfig(ppo=MOUNTAIN_CAR_PPO),
     ("bsuite:deep_sea", "pcpg"): DEEP_SEA,
+    **{
+        (f"gymnasium:{lake}", algo): config
+        for lake in ("FrozenLake-v1", "FrozenLake8x8-v1")
+        for algo, config in (
+            ("pcpg", FROZEN_LAKE),
+            ("ppo", BaselineConfig(ppo=FROZEN_LAKE_PPO, budget=500_000, visit_episodes=64)),
+        )
+    },
     ("Maze-v0", "pcpg"): MAZE_COVER,
     ("Maze-v0", "ppo"): BaselineConfig(ppo=MAZE_PPO, budget=2_700_000, visit_episodes=64),
     # The paper's coefficient of 1000 would make values of that order; without another reward it has no other effect.
