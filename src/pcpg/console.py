@@ -16,6 +16,7 @@ from pcpg.api import Evaluation, Run
 from pcpg.envs.registry import EnvironmentSpec, make
 from pcpg.reports.visits import CoverVisits
 from pcpg.runs.folder import RunFolder
+from pcpg.runs.metrics import read_metrics
 
 QUIET_SECONDS = 10.0
 """Least time between two lines where the output is no terminal."""
@@ -180,14 +181,24 @@ def result_table(folder: RunFolder) -> Table:
     """A row a seed: what a finished run spent and reached."""
     summary = folder.read_summary()
     solved = make(folder.config["env"], **folder.config["env_options"]).solved_return
+    # Where no return is to be reached, what was visited says how far it came.
+    rows = read_metrics(folder.metrics) if solved is None else []
+    visited = {row["seed"]: row["coverage"] for row in rows if "coverage" in row}
     table = Table("seed")
-    for name in ("policies", "environment steps", "final return", "best return"):
+    for name in (
+        "policies",
+        "environment steps",
+        *(["cells visited"] if visited else []),
+        "final return",
+        "best return",
+    ):
         table.add_column(name, justify="right")
     if solved is not None:
         table.add_column(f"solved (> {solved:g})")
     for index, seed in enumerate(summary["seeds"]):
         final, best = summary["final_return"][index], summary["best_return"][index]
         row = [str(seed), str(summary["policies"][index] or "-"), f"{summary['env_steps'][index]:,}"]
+        row += [f"{visited[seed]:.1%}"] if visited else []
         row += ["-" if value is None else f"{value:.2f}" for value in (final, best)]
         if solved is not None:
             row.append("yes" if final is not None and final > solved else "no")

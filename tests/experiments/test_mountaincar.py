@@ -73,7 +73,6 @@ def test_a_policy_is_evaluated_over_gymnasiums_999_steps_and_solves_above_90():
     assert (env.max_steps, env.evaluation_env.max_steps, env.solved_return) == (200, 999, 90.0)
 
 
-@pytest.mark.skipif(not (RESULTS / "summary.json").exists(), reason="no results are kept")
 def test_the_kept_results_follow_from_their_cells():
     kept = json.loads((RESULTS / "summary.json").read_text())
     assert json.loads(json.dumps(analysis.summarise(read_records(RESULTS, ALGOS)))) == kept
