@@ -358,9 +358,10 @@ def test_the_same_command_again_measures_nothing_and_says_the_same(results):
     assert (out / "table.md").read_text() == text
 
 
-def _family(law, reached=True):
+def _family(law, reached=True, precision=1.0):
     points = [{"size": 2, "reached": int(reached), "seeds": 1, "low": 1.0, "median": 1.0, "high": 1.0, "budget": 10}]
-    return {"points": points, "growth": None if law is None else {"law": law}}
+    growth = None if law is None else {"law": law, "base_low": 1.5}
+    return {"points": points, "growth": growth, "precision_base": precision}
 
 
 def test_the_table_says_where_samples_disagree_with_the_theory():
@@ -372,8 +373,18 @@ def test_the_table_says_where_samples_disagree_with_the_theory():
     assert "disagrees" in verdict(True, lock="exponential", chain="polynomial")["says"]
     assert verdict(False, lock="exponential", chain="polynomial")["agrees"] is True
     assert "disagrees" in verdict(False, lock="polynomial", deep_sea="exponential")["says"]
+    steep = {"exploration": {"chain": _family("exponential", precision=1.7)}}
+    assert summary._samples_verdict(True, steep)["agrees"] is True, "no steeper than 1/epsilon^2"
     never = {"exploration": {"lock": _family(None, reached=False)}}
     assert summary._samples_verdict(True, never)["says"] == "never got there within the budget"
+
+
+def test_the_growth_of_the_precision_is_that_of_the_gap():
+    def record(size, gap):
+        return {"arguments": {"size": size}, "optimal": [gap + 1.0], "uniform": [1.0]}
+
+    assert summary.precision_base([record(3, 8.0), record(4, 4.0), record(5, 2.0)]) == pytest.approx(4.0)
+    assert summary.precision_base([record(3, 8.0)]) == 1.0
 
 
 def _rows(*losses):

@@ -98,8 +98,21 @@ def _family(family: Family, records: list[Record], settings: Settings) -> Record
     return {
         "points": points,
         "growth": law._asdict() if law else None,
+        "precision_base": precision_base(mine),
         "beyond": [size for size in settings.sizes[family] if size > max(done)] if not points[-1]["reached"] else [],
     }
+
+
+def precision_base(records: list[Record]) -> float:
+    """Return the base by which 1/epsilon^2 grows with the size: so much a theorem polynomial in 1/epsilon allows.
+
+    Epsilon is a share of what is to be gained, which shrinks where a longer chain has as many decisions as a short one.
+    """
+    sizes = [record["arguments"]["size"] for record in records]
+    gaps = [np.mean(np.array(record["optimal"]) - np.array(record["uniform"])) for record in records]
+    if len(set(sizes)) < 2:
+        return 1.0
+    return float(np.exp(-2.0 * np.polyfit(sizes, np.log(gaps), 1)[0]))
 
 
 def _theory(record: Record) -> Record:
@@ -134,8 +147,14 @@ def _samples_verdict(explores: bool, found: Record) -> Record:
         return {"measured": None, "agrees": None, "says": "not measured"}
     laws = {family: part["growth"]["law"] if part["growth"] else None for family, part in found["exploration"].items()}
     failed = [family for family, part in found["exploration"].items() if not any(p["reached"] for p in part["points"])]
-    exponential = [family for family, law in laws.items() if law == "exponential"]
-    polynomial = [family for family, law in laws.items() if law == "polynomial"]
+    exponential = [
+        family
+        for family, part in found["exploration"].items()
+        if laws[family] == "exponential" and part["growth"]["base_low"] > part["precision_base"]
+    ]
+    polynomial = [
+        family for family, law in laws.items() if law in ("polynomial", "exponential") and family not in exponential
+    ]
     if len(failed) == len(laws):
         return {"measured": "beyond the budget", "agrees": None, "says": "never got there within the budget"}
     if explores:

@@ -151,7 +151,9 @@ def _notes(summary: Record) -> Lines:
         f"one factor of its own constants, tuned on other seeds at one size of each problem ({tuned}),",
         "far below its theorem's where it has any: with the theorem's own few finish within their budget (last column",
         "of the samples below). A theorem does not cover the tuned factor: where the measurement **disagrees**,",
-        "the factor of one size may not suit another.",
+        "the factor of one size may not suit another. Epsilon is a share of what is to be gained, which shrinks with",
+        f"the size{_shrinks(summary)}: an exponential no steeper than 1/epsilon^2 agrees with a",
+        "theorem that is polynomial in 1/epsilon.",
         "",
         "Error, measured: `local` lost by errors on the optimal path alone, `l-infinity` by errors off it too, the",
         "largest loss beside it. A theorem on errors is an upper bound, which losing less does not contradict; one",
@@ -174,6 +176,16 @@ def _fits(summary: Record) -> str:
         return ""
     text = ["## Growth of the samples with the size", "", "95% bootstrap intervals over seeds.", ""]
     return "\n".join([*text, *_grid(["algorithm", *FAMILIES], rows), ""])
+
+
+def _shrinks(summary: Record) -> str:
+    """Return by which base 1/epsilon^2 grows on each problem, from the algorithm that was run at most sizes."""
+    bases = []
+    for family in FAMILIES:
+        parts = [found["exploration"][family] for found in summary["algos"].values() if family in found["exploration"]]
+        longest = max(parts, key=lambda part: len(part["points"]), default=None)
+        bases += [f"{family} {longest['precision_base']:.2f}^H"] if longest else []
+    return f" (1/epsilon^2 grows as {', '.join(bases)})" if bases else ""
 
 
 def _slower(summary: Record) -> str:
