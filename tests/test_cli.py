@@ -14,6 +14,7 @@ from rich.console import Console
 
 from pcpg.agents.run_config import RunConfig
 from pcpg.agents.training import Progress, start_run, train_run
+from pcpg.cli import main
 from pcpg.console import Display, clock_time, duration, shade, title_of
 from pcpg.runs.folder import RunFolder
 
@@ -378,6 +379,16 @@ def test_a_reader_who_leaves_early_is_no_error(start_pcpg: Any) -> None:
     err = process.stderr.read()
     process.wait(timeout=60)
     assert process.returncode in (0, 1) and "Traceback" not in err and "BrokenPipe" not in err
+
+
+def test_a_broken_pipe_that_is_not_stdout_is_not_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone(arguments: list[str], console: Any) -> int:
+        raise BrokenPipeError("the simulator has gone")
+
+    monkeypatch.setattr("pcpg.cli.run_command", gone)
+    monkeypatch.setattr("pcpg.cli._reader_has_gone", lambda: False)
+    with pytest.raises(BrokenPipeError, match="the simulator has gone"):
+        main(["envs"])
 
 
 # The display.

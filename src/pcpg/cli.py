@@ -10,6 +10,7 @@ A command is loaded when it is asked for: help and mistakes answer at once.
 import difflib
 import importlib
 import os
+import select
 import sys
 import traceback
 from collections.abc import Sequence
@@ -35,7 +36,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except KeyboardInterrupt:
         _say_error(console, "stopped", "interrupted")
         code = STOPPED
-    except BrokenPipeError:  # whoever read stdout has gone, as in `pcpg envs --json | head`
+    except BrokenPipeError:
+        if not _reader_has_gone():
+            raise  # another pipe: that of a simulator or a worker
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 1
     except Exception as error:
@@ -44,6 +47,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
             raise
         _say_error(console, kind, str(error))
     sys.exit(code)
+
+
+def _reader_has_gone() -> bool:
+    """Whether nobody reads stdout any more, as in `pcpg envs --json | head`."""
+    if not hasattr(select, "poll"):
+        return True
+    poll = select.poll()
+    poll.register(sys.stdout.fileno(), 0)
+    return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
 
 
 def run_command(arguments: list[str], console: Console) -> int:

@@ -213,6 +213,9 @@ def test_the_start_as_goal_and_wrong_sizes_are_refused():
 
 def test_a_goal_may_be_written_as_a_pair_as_text_or_as_the_list_of_a_json_file():
     assert Maze(goal="3,7").goal == Maze(goal="3, 7").goal == Maze(goal=[3, 7]).goal == Maze(goal=(3, 7)).goal == (3, 7)
+    assert Maze(10, goal=np.array([3, 7])).goal == Maze(10, goal=(np.int64(3), np.int64(7))).goal == (3, 7)
+    with pytest.raises(ValueError, match="row of goal must be at least 0, got -1"):
+        Maze(10, goal="-1,2")
 
 
 def test_goals_of_a_maze_are_different_open_cells_from_near_to_far_and_the_maze_is_the_same():

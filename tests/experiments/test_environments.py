@@ -1,13 +1,15 @@
 """The experiment on other people's environments: every line of it, its table, and the page that shows it."""
 
 import json
+import shutil
 from pathlib import Path
 
 from pcpg.experiments.environments.analysis import summarise, table
-from pcpg.experiments.environments.sweep import make_cell
+from pcpg.experiments.environments.sweep import FIRST_SEEDS, TASKS, make_cell
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "results" / "environments"
+CELLS = sorted((RESULTS / "cells").glob("*.json"))
 
 
 def test_smoke_runs_both_algorithms_and_writes_the_table(cli, tmp_path):
@@ -32,11 +34,19 @@ def test_settings_are_chosen_from_the_environment():
     )
 
 
+def test_the_command_as_it_stands_finds_every_cell_that_is_kept(cli, tmp_path):
+    shutil.copytree(RESULTS / "cells", tmp_path / "cells")
+    tasks = ("frozenlake", "mountaincar")  # the others need extras
+    answer = cli("reproduce", "environments", "--tasks", *tasks, "--out", tmp_path, "--json")
+    assert answer.json == json.loads((RESULTS / "summary.json").read_text()), "nothing is run again"
+    firsts = {json.loads(path.read_text())["task"]: json.loads(path.read_text())["seeds"][0] for path in CELLS}
+    assert {name: FIRST_SEEDS.get(name, 0) for name in TASKS} == firsts
+
+
 def test_an_unknown_task_is_named(cli):
     answer = cli("reproduce", "environments", "--tasks", "deepsee")
     assert answer.code == 2 and "unknown task 'deepsee'; valid: deepsea-10" in answer.err
 
 
 def test_the_table_that_is_kept_follows_from_its_cells():
-    cells = sorted((RESULTS / "cells").glob("*.json"))
-    assert (RESULTS / "table.md").read_text() == table(summarise([json.loads(path.read_text()) for path in cells]))
+    assert (RESULTS / "table.md").read_text() == table(summarise([json.loads(path.read_text()) for path in CELLS]))

@@ -1,6 +1,7 @@
 """The mazes at smoke scale: both parts of the command from end to end, and what their numbers mean."""
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -96,6 +97,14 @@ def test_the_kept_results_follow_from_their_cells():
     assert (RESULTS / "table.md").read_text() == analysis.table(kept)
 
 
+def test_kept_results_are_shown_by_the_command_that_made_them_and_no_other(tmp_path):
+    shutil.copytree(RESULTS / "cells", tmp_path / "cells")
+    with pytest.raises(ValueError, match=r"pcpg-size20 in .* was run with other settings \(ppo.num_updates"):
+        ReproduceMaze(out=str(tmp_path))(Console(quiet=True))
+    with pytest.raises(NotARun, match="keeps the numbers of its covers, not the covers"):
+        ReproduceMaze(scale="paper", part="goals", out=str(tmp_path))(Console(quiet=True))
+
+
 def test_in_the_kept_results_pcpg_sees_every_cell_and_leads_at_every_tenth():
     ours, rnd, _ = json.loads((RESULTS / "summary.json").read_text())["cells"]
     assert ours["seeds_fully_covered"] == ours["seeds"] == 5
@@ -158,9 +167,26 @@ def test_a_goal_is_solved_from_95_of_100_on_and_a_maze_on_target_from_nine_tenth
     assert [(band["from"], band["solved"]) for band in row["by_distance"]] == [(1, 1), (4, 1), (7, 0), (9, 0)]
 
 
+def test_goals_of_an_algorithm_that_has_none_are_refused():
+    with pytest.raises(ValueError, match="goals are solved by pcpg and ppo, got ppo-rnd"):
+        ReproduceMaze(part="goals", algos=("ppo-rnd",))
+
+
+def test_a_baseline_that_ran_alone_with_other_steps_is_not_shown_beside_pcpg(tmp_path):
+    def run(*algos):
+        return ReproduceMaze(scale="smoke", seeds=1, algos=algos, out=str(tmp_path))(Console(quiet=True))
+
+    assert run("ppo") == 0
+    with pytest.raises(ValueError, match=r"ppo-size6 in .* was run for 10,000 steps, not for"):
+        run("pcpg", "ppo")
+    assert run("ppo") == 0, "alone it is what it was"
+
+
 def test_without_a_finished_cover_the_command_to_make_it_is_named(tmp_path):
     command = ReproduceMaze(scale="smoke", part="goals", out=str(tmp_path))
-    with pytest.raises(NotARun, match="no cover to exploit; make it with `pcpg reproduce maze --part explore"):
+    with pytest.raises(
+        NotARun, match="no cover to exploit; make it with `pcpg reproduce maze --part explore --scale smoke"
+    ):
         command(Console(stderr=True))
 
 

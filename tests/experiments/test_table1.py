@@ -2,6 +2,10 @@
 
 import dataclasses
 import json
+import os
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -310,6 +314,33 @@ def test_a_process_of_its_own_measures_the_same(tmp_path):
     cell = next(cell for cell in plan.first_cells(SMOKE, ["psrl"], ["A"]) if cell.kind == "theory")
     found = run_cells([cell], lambda record: [], Store(tmp_path, ""), 2, lambda record: None)
     assert [record["samples"] for record in found] == [measure(cell)[0]["samples"]]
+
+
+def test_workers_end_with_the_process_that_started_them_even_if_it_is_killed():
+    script = "\n".join(
+        [
+            "import os, signal, time",
+            "from pcpg.experiments.table1.cells import _pool",
+            "if __name__ == '__main__':",
+            "    with _pool(2) as pool:",
+            "        print(pool.submit(os.getpid).result(), flush=True)",
+            "        os.kill(os.getpid(), signal.SIGKILL)",
+        ]
+    )
+    done = subprocess.run([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, check=False, timeout=60)
+    worker, until = int(done.stdout), time.monotonic() + 20
+    while _is_running(worker) and time.monotonic() < until:
+        time.sleep(0.2)
+    assert not _is_running(worker)
+
+
+def _is_running(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    status = Path(f"/proc/{pid}/status")
+    return "State:\tZ" not in (status.read_text() if status.exists() else "")
 
 
 # the table

@@ -11,7 +11,7 @@ gives reward 1 and terminates; every other reward is 0. The time limit truncates
 
 import dataclasses
 from collections import deque
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -102,6 +102,10 @@ class Maze(Environment[MazeParams, MazeState]):
     @property
     def tasks(self) -> int:
         return self.goals or 1
+
+    @property
+    def is_reward_free(self) -> bool:
+        return self.goal is None and not self.goals
 
     def with_goal(self, params: MazeParams, goal: Cell | None) -> MazeParams:
         """The same maze with another goal, an open cell that is not the start, or with none."""
@@ -212,12 +216,20 @@ class Maze(Environment[MazeParams, MazeState]):
 def read_cell(cell: Cell | list[int] | str) -> Cell:
     """A row and a column from a pair, or from text such as "3,7"."""
     parts = [part.strip() for part in cell.split(",")] if isinstance(cell, str) else cell
+    parts = parts.tolist() if isinstance(parts, np.ndarray) else parts
     if not isinstance(parts, tuple | list) or len(parts) != 2:
         raise ValueError(f"goal must be a row and a column such as 3,7, got {cell!r}")
-    row, column = (int(part) if isinstance(part, str) and part.isdecimal() else part for part in parts)
+    row, column = (_whole(part) for part in parts)
     require_int("row of goal", row, minimum=0)
     require_int("column of goal", column, minimum=0)
     return int(row), int(column)
+
+
+def _whole(part: Any) -> Any:
+    """An integer of Python's own where the part is one of NumPy's or the text of one."""
+    if isinstance(part, str) and part.removeprefix("-").isdecimal():
+        return int(part)
+    return int(part) if isinstance(part, np.integer) else part
 
 
 def draw_goals(distances: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:

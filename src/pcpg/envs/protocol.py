@@ -162,6 +162,11 @@ class Environment(abc.ABC, Generic[Params, State]):
         return self
 
     @property
+    def is_reward_free(self) -> bool:
+        """Whether no episode can earn anything, so that there is nothing but exploration."""
+        return False
+
+    @property
     def solved_return(self) -> float | None:
         """The mean return from which on the task counts as solved, where there is such a number."""
         return None

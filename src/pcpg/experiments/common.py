@@ -90,6 +90,7 @@ def reproduce(
         if record is None:
             console.print("stopped; the same command goes on where it stopped", highlight=False)
             return STOPPED
+        _check_settings(cell, record, out, budget=bool(records))  # alone, a baseline may have any budget
         steps = f"{max(record['env_steps']):,} steps a seed, {record['seconds']:.0f} s"
         console.print(f"{cell.name}: {headline(record)}{steps}", highlight=False)
         records.append(record)
@@ -99,6 +100,33 @@ def reproduce(
     if as_json:
         print(json.dumps(summary, allow_nan=False))
     return 0
+
+
+def _check_settings(cell: Cell, record: Record, out: Path, *, budget: bool) -> None:
+    """Refuse a kept record that was made with other settings than those asked for, or for other steps."""
+    kept, asked = (_flat(made) for made in (record["config"], _as_read(cell.config.resolved().to_json()["agent"])))
+    # Entries that came later have their defaults in what is kept.
+    other = [name for name, value in kept.items() if name != "budget" and asked.get(name) != value]
+    if other:
+        raise ValueError(f"{cell.name} in {out} was run with other settings ({', '.join(other)}): choose another --out")
+    if budget and kept.get("budget") != asked.get("budget"):
+        raise ValueError(
+            f"{cell.name} in {out} was run for {kept['budget']:,} steps, not for {asked['budget']:,}, as many as PC-PG "
+            "used: choose another --out"
+        )
+
+
+def _as_read(settings: Record) -> Record:
+    return json.loads(json.dumps(settings))
+
+
+def _flat(tree: Mapping[str, Any], prefix: str = "") -> Record:
+    """Nested settings as one mapping, with names such as ppo.hidden."""
+    parts = [
+        _flat(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {prefix + name: value}
+        for name, value in tree.items()
+    ]
+    return {name: value for part in parts for name, value in part.items()}
 
 
 def write_summary(out: Path, summary: dict[str, Any], table: Callable[[dict[str, Any]], str]) -> None:

@@ -12,7 +12,7 @@ from rich.console import Console
 from pcpg.experiments.common import Plan, Record, Scale, reproduce, steps_used, write_summary
 from pcpg.experiments.environments.analysis import summarise, table
 from pcpg.experiments.environments.measure import measure_run
-from pcpg.experiments.environments.sweep import BASELINE, SEEDS, TASKS, make_cell
+from pcpg.experiments.environments.sweep import BASELINE, FIRST_SEEDS, SEEDS, TASKS, make_cell
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,8 +27,8 @@ class ReproduceEnvironments:
     """Run PPO as well."""
     seeds: int = 0
     """How many seeds; by default those of the scale."""
-    seed: int = 0
-    """The first seed."""
+    seed: int | None = None
+    """The first seed; by default 0, and 10 on DeepSea, whose preset was made after a look at 0 to 4."""
     out: str = "results/environments"
     """Folder of the results; cells that are done there are not run again."""
     json: bool = False
@@ -52,7 +52,8 @@ class ReproduceEnvironments:
 
     def _plan(self, name: str, algo: str, seeds: int, records: list[Record]) -> Any:
         budget = steps_used(records, task=name, algo=TASKS[name].algo)
-        return make_cell(self.scale, name, algo, seeds, self.seed, budget)
+        first = FIRST_SEEDS.get(name, 0) if self.seed is None else self.seed
+        return make_cell(self.scale, name, algo, seeds, first, budget)
 
 
 def write_results(out: Path) -> dict[str, Any]:

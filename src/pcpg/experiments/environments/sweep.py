@@ -12,6 +12,8 @@ from pcpg.agents.run_config import RunConfig, from_plain
 from pcpg.experiments.common import Cell, Scale
 
 SEEDS: dict[Scale, int] = {"smoke": 1, "laptop": 5, "paper": 5}
+FIRST_SEEDS = {"deepsea-10": 10, "deepsea-20": 10}
+"""Of tasks whose preset was made after a look at the seeds from 0 on."""
 EVALUATION = 200
 BASELINE = "ppo"
 SMOKE: dict[str, Any] = {"ppo": {"num_updates": 1, "num_episodes": 16}}

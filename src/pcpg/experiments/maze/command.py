@@ -43,6 +43,8 @@ class ReproduceMaze:
 
     def __post_init__(self) -> None:
         check_flags(self.algos, ALGOS, self.seeds)
+        if self.part == "goals" and not set(self.algos) & set(goals.ALGOS):
+            raise ValueError(f"goals are solved by {' and '.join(goals.ALGOS)}, got {', '.join(self.algos)}")
         if self.goals < 0:
             raise ValueError(f"goals must be 0 (those of the scale) or more, got {self.goals}")
 
@@ -59,7 +61,7 @@ class ReproduceMaze:
         return reproduce(plans, measure_run, write_results, table, out, console, as_json=self.json)
 
     def _goals(self, out: Path, size: int, console: Console) -> int:
-        cover, count = goals.find_cover(out, size), self.goals or goals.GOALS[self.scale]
+        cover, count = goals.find_cover(out, self.scale, size), self.goals or goals.GOALS[self.scale]
         plans = [
             lambda records, algo=algo: goals.make_cell(self.scale, algo, cover, count, steps_used(records))
             for algo in goals.ALGOS

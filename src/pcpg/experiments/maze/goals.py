@@ -46,10 +46,16 @@ SETTINGS: dict[Scale, dict[str, Any]] = {
 """Changes to the settings of `pcpg exploit` on a maze, for PC-PG and PPO alike: 150 updates of 64 episodes."""
 
 
-def find_cover(out: Path, size: int) -> RunFolder:
+def find_cover(out: Path, scale: Scale, size: int) -> RunFolder:
     """The finished exploration of PC-PG under `out`, or an error that says how to make it."""
-    path = out / "runs" / f"{ALGOS[0]}-size{size}"
-    command = f"pcpg reproduce maze --part explore --algos {ALGOS[0]} --size {size} --out {out}"
+    name = f"{ALGOS[0]}-size{size}"
+    path, is_kept = out / "runs" / name, (out / "cells" / f"{name}.json").exists()
+    command = f"pcpg reproduce maze --part explore --scale {scale} --algos {ALGOS[0]} --size {size}"
+    if not path.is_dir() and is_kept:
+        raise NotARun(
+            f"{out} keeps the numbers of its covers, not the covers; make both anew with `{command} --out NEW`"
+        )
+    command = f"{command} --out {out}"
     if not path.is_dir():
         raise NotARun(f"{path}: there is no cover to exploit; make it with `{command}`")
     folder = RunFolder.open(path)

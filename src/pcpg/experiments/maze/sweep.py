@@ -29,6 +29,8 @@ PAPER_BASELINES = {"ppo": PAPER["ppo"] | {"minibatch_size": 512}}
 """They learn from twice as many steps, roll-ins being none: with this, by as many gradient steps as PC-PG."""
 PAPER_FEATURES = {"num_features": 512, "num_kernels": [32, 64]}
 PAPER_BUDGET = 10_000_000
+SMOKE_BUDGET = 10_000
+"""Of a baseline where PC-PG was not run before it."""
 
 
 def make_cell(scale: Scale, algo: str, size: int, seeds: int, first_seed: int, budget: int) -> Cell:
@@ -54,7 +56,7 @@ def agent_config(scale: Scale, algo: str, budget: int) -> AgentConfig:
     config = preset(ENV, algo)
     change = {"smoke": SMOKE, "paper": PAPER}.get(scale, {})
     if isinstance(config, BaselineConfig):
-        budget = budget or (PAPER_BUDGET if scale == "paper" else config.budget)
+        budget = budget or {"smoke": SMOKE_BUDGET, "paper": PAPER_BUDGET}.get(scale, config.budget)
         change = PAPER_BASELINES if scale == "paper" else change
         return from_plain(BaselineConfig, change, "config", dataclasses.replace(config, budget=budget))
     explore = {

@@ -10,6 +10,7 @@ import datetime
 import json
 import multiprocessing
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -137,6 +138,17 @@ class _Here:
         return future
 
 
+def _leave_with(parent: int) -> None:
+    """End this process soon after its parent, however that ended."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1.0)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
 @contextlib.contextmanager
 def _pool(jobs: int) -> Iterator[Any]:
     if jobs == 1:
@@ -144,7 +156,8 @@ def _pool(jobs: int) -> Iterator[Any]:
         return
     before = {name: os.environ.get(name) for name in WORKER_ENVIRONMENT}
     os.environ.update(WORKER_ENVIRONMENT)  # processes that are started inherit it, before they load NumPy
-    pool = ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn"))
+    context = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(jobs, mp_context=context, initializer=_leave_with, initargs=(os.getpid(),))
     try:
         yield pool
     finally:

@@ -200,7 +200,7 @@ def _slower(summary: Record) -> str:
             ratios += [samples / min(found)] if found else []
     if not ratios:
         return ""
-    return f" Measured: {short(min(ratios))} to {short(max(ratios))} times theirs."
+    return f" Measured: {short(min(ratios))} to {short(max(ratios))} times the faster of theirs."
 
 
 def _medians(found: Record | None, family: str) -> dict[int, float]:

@@ -102,7 +102,7 @@ def run(
     def history() -> History:
         return History(grid[: len(scores)], np.stack(scores, axis=1), optimal, uniform, env.steps)
 
-    while env.steps + (cost := problem.horizon * learner.batch) <= budget:
+    while env.steps + (cost := problem.horizon * (batch := learner.batch)) <= budget:
         if grid[len(scores)] < env.steps + cost:
             due = int((grid < env.steps + cost).sum()) - len(scores)
             scores += [problem.returns(learner.policy())] * due
@@ -113,7 +113,7 @@ def run(
                 better = now.returns >= (uniform + settle.epsilon)[:, None]
                 if settle.hope is not None and last >= settle.hope and not better.any():
                     return now
-        learner.learn(env.roll_out(learner.behaviour(), learner.batch))
+        learner.learn(env.roll_out(learner.behaviour(), batch))
     scores += [problem.returns(learner.policy())] * (len(grid) - len(scores))
     return history()
 
