@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import signal
 from collections.abc import Callable
 from typing import Any
 
@@ -21,6 +22,12 @@ LARGEST = 1e6
 
 Maker = Callable[[], Any]
 """Makes a gymnasium.Env or a gymnasium.vector.VectorEnv."""
+
+
+def _in_worker(make: Maker) -> Any:
+    """An environment in a process of its own, which leaves Ctrl-C to the one that trains: a round is finished first."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    return make()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,7 +122,7 @@ class GymnasiumEnv(HostEnvironment):
             return VectorPlayers(self._first, self._observations, self._actions)
         if self.workers:
             # Not by fork: JAX has threads, and a copy of a process with threads may hang.
-            vector = AsyncVectorEnv([self.make] * self.workers, context="forkserver")
+            vector = AsyncVectorEnv([functools.partial(_in_worker, self.make)] * self.workers, context="forkserver")
             return VectorPlayers(vector, self._observations, self._actions)
         envs = [self._first, *(self.make() for _ in range(self.num_envs - 1))]
         return PlainPlayers(envs, self._observations, self._actions)

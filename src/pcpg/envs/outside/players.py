@@ -36,7 +36,7 @@ class PlainPlayers:
     def reset(self, seeds: list[int]) -> np.ndarray:
         """Start an episode in the first environments."""
         for index, seed in enumerate(seeds):
-            self._seen[index] = self.observations.encode(self.envs[index].reset(seed=seed)[0])
+            self._seen[index] = self.observations.encode(_first(self.envs[index].reset(seed=seed)))
         return self._seen[: len(seeds)]
 
     def step(self, actions: np.ndarray, alive: np.ndarray) -> Moved:
@@ -48,7 +48,7 @@ class PlainPlayers:
         for index in np.flatnonzero(alive).tolist():
             observation, reward, terminated, truncated, _ = envs[index].step(choices[index])
             seen[index] = encode(observation)
-            outcomes[:, index] = reward, terminated, truncated
+            outcomes[:, index] = _number(reward), bool(terminated), bool(truncated)
         return Moved(seen[: len(actions)], outcomes[0], outcomes[1] > 0, outcomes[2] > 0)
 
 
@@ -70,7 +70,7 @@ class VectorPlayers:
         # Other vectors than Gymnasium's two take one integer, and give each environment its own from that.
         has_list = isinstance(self.vector.unwrapped, SyncVectorEnv | AsyncVectorEnv)
         seed: Any = padded if has_list else padded[0]
-        observation, _ = self.vector.reset(seed=seed)
+        observation = _first(self.vector.reset(seed=seed))
         self._over[:] = False
         return self._encoded(observation)[: len(seeds)]
 
@@ -88,7 +88,7 @@ class VectorPlayers:
             for index in np.flatnonzero(self._over):
                 seen[index] = self.observations.encode(info["final_obs"][index])
         ended = (np.array(terminated, bool), np.array(truncated, bool))
-        return Moved(seen[:n], np.asarray(reward, np.float64)[:n], ended[0][:n], ended[1][:n])
+        return Moved(seen[:n], _numbers(reward, self.count)[:n], ended[0][:n], ended[1][:n])
 
     def _encoded(self, observation: Any) -> np.ndarray:
         parts = iterate(self.vector.observation_space, observation)
@@ -105,3 +105,29 @@ def autoreset_mode(vector: VectorEnv[Any, Any, Any]) -> AutoresetMode:
         raise InvalidOption(
             f"a vector environment must say how it resets: metadata['autoreset_mode'] is {mode!r}, expected {valid}"
         ) from None
+
+
+def _first(result: Any) -> Any:
+    """The observation of what a reset returned."""
+    if not isinstance(result, tuple | list) or len(result) != 2:
+        got = f"{type(result).__name__} of length {len(result)}" if hasattr(result, "__len__") else repr(result)
+        raise ValueError(f"reset must return an observation and a dict, got {got}")
+    return result[0]
+
+
+def _number(reward: Any) -> float:
+    """A reward as a number; an array with one entry counts as one."""
+    if isinstance(reward, float | int):
+        return reward
+    array = np.asarray(reward)
+    if array.size != 1 or array.dtype.kind not in "biuf":
+        raise ValueError(f"a reward must be one number, got {reward!r}")
+    return float(array.reshape(()))
+
+
+def _numbers(rewards: Any, count: int) -> np.ndarray:
+    """The rewards of a vector environment, one number each."""
+    array = np.asarray(rewards, np.float64)
+    if array.size != count:
+        raise ValueError(f"rewards must be {count} numbers, one for each environment, got shape {array.shape}")
+    return array.reshape(-1)

@@ -8,15 +8,19 @@
 | MultiBinary                                  | zeros and ones                                           |
 | Dict, Tuple                                  | the vectors of their parts, in the order of the space    |
 | Text in a Dict or Tuple                      | left out, with a notice                                  |
+| a part without entries                       | left out                                                 |
+
+An observation that does not fit its space, by its shape or by a code out of range, is refused with a ValueError.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
 from gymnasium import spaces
+from numpy.typing import ArrayLike
 
 from pcpg.envs.options import InvalidOption
 from pcpg.envs.spaces import Box, Discrete, Image, MultiDiscrete
@@ -25,6 +29,8 @@ OBSERVATIONS = "Box, Discrete, MultiDiscrete, MultiBinary, and Dict or Tuple of 
 ACTIONS = "Discrete, MultiDiscrete, and Box with finite bounds"
 SMALLEST_IMAGE = 16
 """Least height and width of an image: below, bytes are rather codes than brightness, and convolutions see little."""
+WHOLE = "the observation"
+"""What messages call an observation; its parts have the key or index behind it."""
 
 
 class Observations(NamedTuple):
@@ -45,8 +51,8 @@ class Actions(NamedTuple):
 def observations_of(space: gymnasium.Space[Any]) -> Observations:
     """What networks see of observations in this space; refuses what cannot be turned into numbers."""
     if is_image(space):
-        return Observations(Image(*(space.shape or ())), lambda value: np.asarray(value, np.uint8))
-    size, write, notices = _vector(space, "the observation")
+        return Observations(Image(*(space.shape or ())), _image_encoder(space, WHOLE))
+    size, write, notices = _vector(space, WHOLE)
     if size == 0:
         raise InvalidOption(f"observations of {space} hold no numbers; supported are {OBSERVATIONS}")
     low, high = _bounds(space)
@@ -60,7 +66,10 @@ def observations_of(space: gymnasium.Space[Any]) -> Observations:
 
 
 def actions_of(space: gymnasium.Space[Any]) -> Actions:
-    """How policies act in this space: integers as they are, real numbers from [-1, 1] to the bounds."""
+    """How policies act in this space: integers as they are, real numbers from [-1, 1] to the bounds.
+
+    Where a Box holds integers, each value has an equal share of [-1, 1].
+    """
     if isinstance(space, spaces.Discrete):
         start = int(space.start)
         return Actions(Discrete(int(space.n)), lambda actions: actions.astype(np.int64) + start)
@@ -70,6 +79,8 @@ def actions_of(space: gymnasium.Space[Any]) -> Actions:
         return Actions(MultiDiscrete(sizes), lambda actions: (actions + start).reshape(-1, *shape).astype(dtype))
     if isinstance(space, spaces.Box) and np.isfinite(space.low).all() and np.isfinite(space.high).all():
         shape, dtype = space.shape, space.dtype
+        if dtype is not None and dtype.kind in "iub":
+            return Actions(Box(-1.0, 1.0, (math.prod(shape),)), _integer_decoder(space))
         low, high = (np.asarray(bound, np.float64).reshape(-1) for bound in (space.low, space.high))
         middle, half = (low + high) / 2, (high - low) / 2
 
@@ -78,6 +89,20 @@ def actions_of(space: gymnasium.Space[Any]) -> Actions:
 
         return Actions(Box(-1.0, 1.0, (math.prod(shape),)), decode)
     raise InvalidOption(f"actions in {space} are not supported; supported are {ACTIONS}")
+
+
+def _integer_decoder(space: spaces.Box) -> Callable[[np.ndarray], np.ndarray]:
+    """From [-1, 1] to the integers of a Box, in equal bins."""
+    low, high = (np.asarray(bound, np.float64) for bound in (space.low, space.high))
+    span = high - low
+
+    def decode(actions: np.ndarray) -> np.ndarray:
+        shares = (np.clip(np.asarray(actions, np.float64), -1.0, 1.0).reshape(-1, *space.shape) + 1.0) / 2
+        bins = np.floor(shares * (span + 1.0))
+        last = bins >= span  # taken from the bound itself, which as a float may be beyond the type
+        return np.where(last, space.high, (low + np.where(last, 0.0, bins)).astype(space.dtype))
+
+    return decode
 
 
 def is_image(space: gymnasium.Space[Any]) -> bool:
@@ -102,69 +127,135 @@ Writer = Callable[[Any, np.ndarray], None]  # element, the part of the vector it
 def _vector(space: gymnasium.Space[Any], name: str) -> tuple[int, Writer, tuple[str, ...]]:
     """Entries an element takes in a vector, what writes it there, and notices."""
     if isinstance(space, spaces.Box):
-        return math.prod(space.shape), _box_writer(space), ()
+        return math.prod(space.shape), _box_writer(space, name), ()
     if isinstance(space, spaces.MultiBinary):
-        return math.prod(space.shape), _plain_writer, ()
+        return math.prod(space.shape), _plain_writer(space, name), ()
     if isinstance(space, spaces.Discrete):
-        return int(space.n), _one_hot_writer(np.asarray([int(space.n)]), np.asarray([int(space.start)])), ()
+        return int(space.n), _code_writer(space, name), ()
     if isinstance(space, spaces.MultiDiscrete):
         sizes = np.asarray(space.nvec).reshape(-1)
-        return int(sizes.sum()), _one_hot_writer(sizes, np.asarray(space.start).reshape(-1)), ()
+        return int(sizes.sum()), _one_hot_writer(space, name, sizes, np.asarray(space.start).reshape(-1)), ()
     if _is_text(space):
         return 0, lambda value, out: None, (f"{name} is text and is left out",)
     if isinstance(space, spaces.Dict):
-        return _parts([(key, part, f"{name}[{key!r}]") for key, part in space.spaces.items()])
+        return _parts(space, name, [(key, part) for key, part in space.spaces.items()])
     if isinstance(space, spaces.Tuple):
-        return _parts([(index, part, f"{name}[{index}]") for index, part in enumerate(space.spaces)])
+        return _parts(space, name, list(enumerate(space.spaces)))
     raise InvalidOption(f"{name} is {space}, which is not supported; supported are {OBSERVATIONS}")
 
 
-def _parts(named: list[tuple[Any, gymnasium.Space[Any], str]]) -> tuple[int, Writer, tuple[str, ...]]:
+def _parts(
+    space: gymnasium.Space[Any], name: str, parts: list[tuple[Any, gymnasium.Space[Any]]]
+) -> tuple[int, Writer, tuple[str, ...]]:
+    """The parts of a Dict or Tuple one after the other; those without numbers are not looked at."""
     places, notices, end = [], (), 0
-    for key, part, name in named:
-        size, write, said = _vector(part, name)
-        places.append((key, end, end + size, write))
+    for key, part in parts:
+        size, write, said = _vector(part, f"{name}[{key!r}]")
+        if size:
+            places.append((key, end, end + size, write))
         notices += said
         end += size
 
     def write_all(value: Any, out: np.ndarray) -> None:
         for key, first, last, write in places:
-            write(value[key], out[first:last])
+            try:
+                part = value[key]
+            except (KeyError, IndexError, TypeError):
+                has = f"the keys {list(value)}" if isinstance(value, Mapping) else f"a {type(value).__name__}"
+                raise ValueError(f"{name} has no {key!r}: got {has}, expected an element of {space}") from None
+            write(part, out[first:last])
 
     return end, write_all, notices
 
 
-def _plain_writer(value: Any, out: np.ndarray) -> None:
-    out[:] = np.asarray(value).reshape(-1)
+def _misshapen(name: str, array: np.ndarray, space: gymnasium.Space[Any]) -> ValueError:
+    return ValueError(f"{name} has shape {array.shape}, expected shape {space.shape} of {space}")
 
 
-def _box_writer(space: spaces.Box) -> Writer:
-    if space.dtype != np.uint8:
-        return _plain_writer
-    scale = (1.0 / np.maximum(space.high, 1)).reshape(-1).astype(np.float32)
+def _image_encoder(space: gymnasium.Space[Any], name: str) -> Callable[[Any], np.ndarray]:
+    shape = space.shape
+
+    def encode(value: Any) -> np.ndarray:
+        array = np.asarray(value)
+        if array.shape != shape:
+            raise _misshapen(name, array, space)
+        return np.asarray(value, np.uint8)
+
+    return encode
+
+
+def _plain_writer(space: gymnasium.Space[Any], name: str) -> Writer:
+    shape = space.shape
 
     def write(value: Any, out: np.ndarray) -> None:
-        np.multiply(np.asarray(value).reshape(-1), scale, out=out)
+        array = np.asarray(value)
+        if array.shape != shape:
+            raise _misshapen(name, array, space)
+        out[:] = array.reshape(-1)
 
     return write
 
 
-def _one_hot_writer(sizes: np.ndarray, start: np.ndarray) -> Writer:
-    offsets = np.concatenate([[0], np.cumsum(sizes)[:-1]]) - start
+def _box_writer(space: spaces.Box, name: str) -> Writer:
+    if space.dtype != np.uint8:
+        return _plain_writer(space, name)
+    shape = space.shape
+    scale = (1.0 / np.maximum(space.high, 1)).reshape(-1).astype(np.float32)
 
     def write(value: Any, out: np.ndarray) -> None:
-        out[offsets + np.asarray(value).reshape(-1)] = 1.0
+        array = np.asarray(value)
+        if array.shape != shape:
+            raise _misshapen(name, array, space)
+        np.multiply(array.reshape(-1), scale, out=out)
+
+    return write
+
+
+def _code_writer(space: spaces.Discrete, name: str) -> Writer:
+    n, start = int(space.n), int(space.start)
+    write_any = _one_hot_writer(space, name, [n], [start])
+
+    def write(value: Any, out: np.ndarray) -> None:
+        if isinstance(value, int | np.integer) and 0 <= int(value) - start < n:  # the usual case, and fast
+            out[int(value) - start] = 1.0
+        else:
+            write_any(value, out)
+
+    return write
+
+
+def _one_hot_writer(space: gymnasium.Space[Any], name: str, sizes: ArrayLike, start: ArrayLike) -> Writer:
+    """Writes integers from `start` on, each one-hot; a single one may come as an array with one entry."""
+    shape, sizes, start = space.shape, np.asarray(sizes, np.int64), np.asarray(start, np.int64)
+    offsets = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+
+    def write(value: Any, out: np.ndarray) -> None:
+        array = np.asarray(value)
+        if array.shape != shape and (shape or array.size != 1):
+            raise _misshapen(name, array, space)
+        if array.dtype.kind not in "iub":
+            raise ValueError(f"{name} is {value!r}, expected integers of {space}")
+        codes = array.reshape(-1).astype(np.int64) - start
+        wrong = (codes < 0) | (codes >= sizes)
+        if wrong.any():
+            at = int(wrong.argmax())
+            where = f"entry {at} of {name}" if shape else name
+            first, last = start[at], start[at] + sizes[at] - 1
+            raise ValueError(f"{where} is {array.reshape(-1)[at]}, expected {first} to {last}")
+        out[offsets + codes] = 1.0
 
     return write
 
 
 def _bounds(space: gymnasium.Space[Any]) -> tuple[float, float]:
-    """The least and the largest entry that a vector can hold."""
-    if isinstance(space, spaces.Box) and space.dtype != np.uint8:
-        low, high = float(space.low.min(initial=np.inf)), float(space.high.max(initial=-np.inf))
-        return (low, high) if low < high else (low, low + 1.0)
+    """The least and the largest entry that a vector can hold; inf and -inf where it has no entries."""
     if isinstance(space, spaces.Dict | spaces.Tuple):
         parts = space.spaces.values() if isinstance(space, spaces.Dict) else space.spaces
-        bounds = [_bounds(part) for part in parts if not _is_text(part)]
-        return min(low for low, _ in bounds), max(high for _, high in bounds)
+        bounds = [_bounds(part) for part in parts]
+        return min((low for low, _ in bounds), default=np.inf), max((high for _, high in bounds), default=-np.inf)
+    if _is_text(space) or 0 in (space.shape or ()):
+        return np.inf, -np.inf
+    if isinstance(space, spaces.Box) and space.dtype != np.uint8:
+        low, high = float(space.low.min()), float(space.high.max())
+        return (low, high) if low < high else (low, low + 1.0)
     return 0.0, 1.0
