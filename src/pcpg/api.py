@@ -1,13 +1,14 @@
 """The library in five lines: `train` an environment, `load` a run, use what came out."""
 
+import contextlib
 import dataclasses
 import functools
 import os
 import tempfile
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,11 +27,11 @@ from pcpg.cover.cover import Cover
 from pcpg.cover.design import Design, d_optimal
 from pcpg.envs.given_reward import Reward
 from pcpg.envs.host import HostEnvironment
-from pcpg.envs.outside.names import is_own_function, register_function
+from pcpg.envs.outside.names import given_function, is_own_function, register_function
 from pcpg.envs.protocol import Environment
 from pcpg.envs.spaces import Box
 from pcpg.features.base import FeatureMap
-from pcpg.features.own import Phi, is_own_features, register_features
+from pcpg.features.own import Phi, given_features, is_own_features, register_features
 from pcpg.policies.host import Actor, choose, draw
 from pcpg.policies.networks import ActorCritic
 from pcpg.runs.arrays import read_arrays, unflatten
@@ -97,13 +98,36 @@ class Evaluation:
         return [float(x) for x in self.returns.std(axis=1, dtype=np.float64) / self.returns.shape[1] ** 0.5]
 
 
+EnvFn = Callable[..., Any]
+"""Makes a gymnasium.Env, or a gymnasium.vector.VectorEnv."""
+
+
+class Given(NamedTuple):
+    """The functions that a run was given again: it uses them, whatever its names stand for in this process."""
+
+    env_fn: EnvFn | None = None
+    features: Phi | None = None
+
+    @contextlib.contextmanager
+    def used(self, folder: RunFolder) -> Iterator[None]:
+        """In here the names in a run's folder stand for these functions."""
+        with contextlib.ExitStack() as stack:
+            if self.env_fn is not None:
+                stack.enter_context(given_function(folder.config["env"], self.env_fn))
+            if self.features is not None:
+                stack.enter_context(given_features(folder.config["features"], self.features))
+            yield
+
+
 class Run:
     """A finished run; `policy` and `cover` are those of its first seed, `policies` and `covers` of all."""
 
-    def __init__(self, folder: RunFolder, reward: Reward | None = None) -> None:
+    def __init__(self, folder: RunFolder, reward: Reward | None = None, given: Given | None = None) -> None:
         self.folder = folder
-        self.config = RunConfig.from_json(folder.config)
-        self.env = make_run_env(self.config, reward)
+        self.given = given or Given()
+        with self.given.used(folder):
+            self.config = RunConfig.from_json(folder.config)
+            self.env = make_run_env(self.config, reward)
         self.summary = folder.read_summary()
 
     @property
@@ -139,7 +163,8 @@ class Run:
     @functools.cached_property
     def covers(self) -> list[Cover[ActorCritic]]:
         """The cover of each seed."""
-        return covers_of(self.folder, self.config, self.config.seed_list)
+        with self.given.used(self.folder):
+            return covers_of(self.folder, self.config, self.config.seed_list)
 
     @property
     def cover(self) -> Cover[ActorCritic]:
@@ -148,7 +173,8 @@ class Run:
     @functools.cached_property
     def features(self) -> FeatureMap:
         """The feature map with which the cover was made, as it was saved."""
-        return read_features(self.folder, self.config.make_features(self.env))
+        with self.given.used(self.folder):
+            return read_features(self.folder, self.config.make_features(self.env))
 
     @property
     def design(self) -> Design:
@@ -186,10 +212,6 @@ class Run:
             own = {name[len(prefix) :]: leaf for name, leaf in arrays.items() if name.startswith(prefix)}
             policies.append(Policy(unflatten(like, own), self.env))
         return policies
-
-
-EnvFn = Callable[..., Any]
-"""Makes a gymnasium.Env, or a gymnasium.vector.VectorEnv."""
 
 
 def train(
@@ -259,18 +281,21 @@ def exploit(
     """
     check_loggers(loggers)
     folder = run.folder if isinstance(run, Run) else RunFolder.open(Path(run))
-    defaults = exploit_defaults(folder)
-    run_config = exploit_config(
-        defaults,
-        agent=from_plain(PCPGConfig, config or {}, "config", defaults.agent),
-        env_options=env_options,
-        seed=seed,
-        seeds=seeds,
-        lanes=lanes,
-        reward=reward,
-    )
-    path = Path(tempfile.mkdtemp(prefix="pcpg-")) / "run" if out is None else Path(out)
-    return _train(start_run(run_config, path, reward), observer, loggers, reward)
+    given = run.given if isinstance(run, Run) else Given()
+    with given.used(folder):
+        defaults = exploit_defaults(folder)
+        run_config = exploit_config(
+            defaults,
+            agent=from_plain(PCPGConfig, config or {}, "config", defaults.agent),
+            env_options=env_options,
+            seed=seed,
+            seeds=seeds,
+            lanes=lanes,
+            reward=reward,
+        )
+        path = Path(tempfile.mkdtemp(prefix="pcpg-")) / "run" if out is None else Path(out)
+        made = start_run(run_config, path, reward)
+    return _train(made, observer, loggers, reward, given)
 
 
 def load(
@@ -281,7 +306,8 @@ def load(
     features: Phi | None = None,
 ) -> Run:
     """The finished run in a folder; nothing in a run folder can execute code."""
-    return Run(_open(path, env_fn, features), reward)
+    given = Given(env_fn, features)
+    return Run(_open(path, given), reward, given)
 
 
 def resume(
@@ -294,31 +320,34 @@ def resume(
     loggers: Iterable[Logger | str] = (),
 ) -> Run:
     """Train an interrupted run to its end: the same result as if it had never been interrupted."""
-    return _train(_open(path, env_fn, features), observer, loggers, reward)
+    given = Given(env_fn, features)
+    return _train(_open(path, given), observer, loggers, reward, given)
 
 
-def _open(path: str | os.PathLike[str], env_fn: EnvFn | None, features: Phi | None) -> RunFolder:
-    """A run folder, the functions that its run was given known under their names."""
+def _open(path: str | os.PathLike[str], given: Given) -> RunFolder:
+    """A run folder; refuses functions that its run has no use for."""
     folder = RunFolder.open(Path(path))
-    if env_fn is not None:
-        if not is_own_function(folder.config["env"]):
-            raise ConfigError(f"{folder.path} was trained on {folder.config['env']}, not on a function's environment")
-        register_function(env_fn, folder.config["env"])
-    if features is not None:
-        if not is_own_features(folder.config["features"]):
-            raise ConfigError(f"{folder.path} was trained with {folder.config['features']} features, not a function's")
-        register_features(features, folder.config["features"])
+    config = folder.config
+    if given.env_fn is not None and not is_own_function(config["env"]):
+        raise ConfigError(f"{folder.path} was trained on {config['env']}, not on a function's environment")
+    if given.features is not None and not is_own_features(config["features"]):
+        raise ConfigError(f"{folder.path} was trained with {config['features']} features, not a function's")
     return folder
 
 
 def _train(
-    folder: RunFolder, observer: Observer | None, loggers: Iterable[Logger | str], reward: Reward | None = None
+    folder: RunFolder,
+    observer: Observer | None,
+    loggers: Iterable[Logger | str],
+    reward: Reward | None = None,
+    given: Given | None = None,
 ) -> Run:
     def notice(text: str) -> None:
         warnings.warn(text, RunWarning, stacklevel=2)
 
     # Python's own way: the notices are warnings, and Ctrl-C is a KeyboardInterrupt, after the checkpoint.
-    trained = train_run(folder, observer=observer, loggers=loggers, notice=notice, reward=reward)
+    with (given or Given()).used(folder):
+        trained = train_run(folder, observer=observer, loggers=loggers, notice=notice, reward=reward)
     if not trained.finished:
         raise KeyboardInterrupt(f"training stopped; pcpg.resume({str(folder.path)!r}) goes on")
-    return load(folder.path, reward=reward)
+    return Run(RunFolder.open(folder.path), reward, given)

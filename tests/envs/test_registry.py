@@ -39,6 +39,8 @@ def test_make_passes_the_options_on():
         ("LOCK", "CombinationLock-v0"),
         ("deepsea-v1", "DeepSea-v0"),
         ("pcpg/Chain-v0", "Chain-v0"),
+        ("CartPole-v1", "gymnasium:CartPole-v1"),
+        ("gym:CartPole-v1", "gymnasium:CartPole-v1"),
     ],
 )
 def test_an_unknown_id_names_itself_the_nearest_and_all_valid_ones(env_id: str, nearest: str):

@@ -18,6 +18,7 @@ from pcpg.agents.run_config import RunConfig
 from pcpg.agents.training import start_run, train_run
 from pcpg.cover.design import d_optimal
 from pcpg.flags import read_train_flags
+from pcpg.reports import repeat
 from pcpg.reports.certificate import certify
 from pcpg.reports.curves import iqm_curve, success_curve
 from pcpg.reports.overview import across
@@ -331,3 +332,13 @@ def test_a_browser_shows_all_of_it_at_any_width(browser: Any, page_file: Path, w
     assert len(sizes) == 11 and min(sizes) > 250
     contrast = browser.evaluate(CONTRAST)
     assert contrast["text"] >= 4.5 and contrast["lines"] >= 3.0
+
+
+def test_a_run_on_functions_of_the_users_own_is_repeated_in_python():
+    made = {"env": "python:walks.Walk#2", "algo": "pcpg", "features": "one-hot", "seed": 3, "seeds": 2}
+    made |= {"feature_seed": 0, "lanes": 0, "source": {}}
+    code = repeat.in_python(made, "runs/w", "runs/w-again")
+    assert "pcpg.train(walks.Walk, 'pcpg', config=made[\"agent\"]" in code and "seed=3, seeds=2" in code
+    compile(code, "report", "exec")
+    assert "features=walks.phi," in repeat.in_python(made | {"features": "python:walks.phi"}, "runs/w", "runs/x")
+    assert repeat.in_python(made | {"env": "Maze-v0"}, "runs/w", "runs/x") == "", "a command does it"

@@ -1,5 +1,6 @@
 """Training on other people's environments: from a function, by name, interrupted, and what is said about it."""
 
+import functools
 from pathlib import Path
 from typing import Any
 
@@ -92,10 +93,115 @@ def test_an_interrupted_run_ends_as_one_left_alone(tmp_path, make):
 def test_a_run_of_a_function_needs_the_function_again(tmp_path, monkeypatch):
     path = tmp_path / "run"
     pcpg.train(Matching, "ppo", config={"ppo": PPO, "budget": 10, "visit_episodes": 4}, out=path)
-    monkeypatch.setattr(names, "_FUNCTIONS", {})  # as in another process
+    monkeypatch.setattr(names, "_FUNCTIONS", names.Functions())  # as in another process
     with pytest.raises(InvalidOption, match=r"made by a Python function.*pcpg\.load\(folder, env_fn"):
         pcpg.load(path)
     assert pcpg.load(path, env_fn=lambda: Matching()).evaluate(4).returns.shape == (1, 4)
+
+
+class Paying(gymnasium.Env):
+    """One decision that always pays the same."""
+
+    observation_space = spaces.Box(-1.0, 1.0, (1,))
+    action_space = spaces.Discrete(2)
+    max_steps = 1
+
+    def __init__(self, pay: float) -> None:
+        self.pay = pay
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None):
+        super().reset(seed=seed)
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action: Any):
+        return np.zeros(1, np.float32), self.pay, True, False, {}
+
+
+def paying(pay: float):
+    return lambda: Paying(pay)
+
+
+def scaled(scale: float):
+    return lambda observation, action: jnp.append(observation, scale + action)
+
+
+def pay_of(run: pcpg.Run) -> float:
+    return run.evaluate(3).mean_return[0]
+
+
+def scale_of(run: pcpg.Run) -> float:
+    return float(run.features(jnp.zeros(1), jnp.asarray(0))[1])
+
+
+BRIEF = {"ppo": PPO, "budget": 10, "visit_episodes": 4}
+
+
+def test_functions_of_one_name_keep_their_runs_apart():
+    first, second = (pcpg.train(paying(pay), "ppo", config=BRIEF) for pay in (1.0, 2.0))
+    assert second.config.env == f"{first.config.env}#2"
+    assert [pay_of(run) for run in (first, pcpg.load(first.path), pcpg.load(second.path))] == [1.0, 1.0, 2.0]
+    partials = [pcpg.train(functools.partial(Paying, pay), "ppo", config=BRIEF) for pay in (3.0, 4.0)]
+    assert [pay_of(pcpg.load(run.path)) for run in partials] == [3.0, 4.0]
+
+
+def test_feature_functions_of_one_name_keep_their_runs_apart():
+    make = paying(1.0)
+    runs = [pcpg.train(make, config=PCPG, features=scaled(scale)) for scale in (2.0, 3.0)]
+    assert [scale_of(run) for run in runs] == [2.0, 3.0]
+    assert [scale_of(pcpg.load(run.path)) for run in runs] == [2.0, 3.0]
+
+
+def test_a_function_keeps_its_id_and_so_does_a_method():
+    class Maker:
+        def make(self):
+            return Paying(1.0)
+
+    maker = Maker()
+    assert names.register_function(maker.make) == names.register_function(maker.make)
+    assert names.register_function(Maker().make) == f"{names.register_function(maker.make)}#2"
+
+
+def test_a_run_uses_the_functions_that_it_is_given_and_the_names_stay():
+    run = pcpg.train(paying(1.0), config=PCPG, features=scaled(2.0))
+    other = pcpg.load(run.path, env_fn=paying(5.0), features=scaled(6.0))
+    assert (pay_of(other), scale_of(other), len(other.cover.used)) == (5.0, 6.0, 3)
+    exploited = pcpg.exploit(other)
+    assert (pay_of(exploited), scale_of(exploited)) == (5.0, 6.0)
+    assert pay_of(pcpg.resume(run.path, env_fn=paying(7.0))) == 7.0
+    again = pcpg.load(run.path)
+    assert (pay_of(again), scale_of(again)) == (1.0, 2.0)
+
+
+def test_a_function_given_for_a_name_that_is_nobodys_is_known_from_then_on(monkeypatch):
+    run = pcpg.train(paying(1.0), "ppo", config=BRIEF)
+    monkeypatch.setattr(names, "_FUNCTIONS", names.Functions())  # as in another process
+    with pytest.raises(InvalidOption, match="must be an id or a function"):
+        pcpg.load(run.path, env_fn=3)  # pyright: ignore[reportArgumentType]
+    pcpg.load(run.path, env_fn=paying(2.0))
+    assert pay_of(pcpg.load(run.path)) == 2.0
+
+
+@pytest.mark.filterwarnings("ignore:.*ERROR")  # how Gymnasium tells of the failure
+def test_training_goes_on_after_a_worker_process_failed(tmp_path):
+    broken = tmp_path / "broken"
+
+    class Failing(Paying):
+        def step(self, action: Any):
+            if broken.exists():
+                raise RuntimeError("the simulator is gone")
+            return super().step(action)
+
+    def make():
+        return Failing(1.0)
+
+    def train(name: str, observer=None):
+        return pcpg.train(make, "ppo", config=BRIEF, out=tmp_path / name, observer=observer, workers=2)
+
+    with pytest.raises(RuntimeError, match="the simulator is gone"):
+        train("cut", lambda progress: broken.touch())
+    broken.unlink()
+    assert pay_of(pcpg.resume(tmp_path / "cut")) == 1.0
+    assert pay_of(train("new")) == 1.0
 
 
 def traced_phi(observation, action):
@@ -134,6 +240,7 @@ def test_a_time_limit_is_asked_for_where_there_is_none():
     [
         ("gymnasium:CartPole-v7", "did you mean 'CartPole-v1'"),
         ("gymnasium:", "names no environment"),
+        ("gymnasium:nosuchmodule:X-v0", "nosuchmodule"),
         ("bsuite:deep_see", "bsuite has no environment 'deep_see'; valid: .*deep_sea"),
     ],
 )

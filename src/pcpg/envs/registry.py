@@ -103,10 +103,20 @@ def complete_options(env_id: str, options: Mapping[str, Any]) -> dict[str, Any]:
 def _entry(env_id: str) -> Entry:
     if env_id not in _ENTRIES:
         raise UnknownEnvironment(
-            f"unknown environment {env_id!r}; did you mean {nearest(str(env_id), _ENTRIES)!r}? "
-            f"Valid ids: {', '.join(_ENTRIES)}"
+            f"unknown environment {env_id!r}; did you mean {_meant(str(env_id))!r}? Valid ids: {', '.join(_ENTRIES)}"
         )
     return _ENTRIES[env_id]
+
+
+def _meant(env_id: str) -> str | None:
+    """What an unknown id is likely to stand for: one of Gymnasium's without its prefix, or the nearest of ours."""
+    name = env_id.rpartition(":")[2]
+    try:
+        import gymnasium
+    except ImportError:
+        return nearest(env_id, _ENTRIES)
+    is_gymnasiums = name in gymnasium.registry and not name.startswith("pcpg/")  # where our bridge puts our own
+    return f"gymnasium:{name}" if is_gymnasiums else nearest(env_id, _ENTRIES)
 
 
 def _describe(env_id: str, entry: Entry) -> EnvironmentSpec:

@@ -5,6 +5,7 @@ JAX can trace it, it is compiled with the rest; else it is called from the compi
 """
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import equinox as eqx
@@ -13,13 +14,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from pcpg.envs.options import InvalidOption
+from pcpg.envs.outside.names import Functions
 from pcpg.envs.protocol import Environment
 from pcpg.features.base import FeatureMap
 
 Phi = Callable[[Any, Any], Any]
 PREFIX = "python:"
 
-_FUNCTIONS: dict[str, Phi] = {}
+_FUNCTIONS = Functions()
 
 
 class OwnFeatures(FeatureMap):
@@ -49,11 +51,15 @@ class OwnFeatures(FeatureMap):
         return np.stack([np.asarray(self.function(*pair), np.float32) for pair in pairs])
 
 
-def register_features(function: Phi, name: str | None = None) -> str:
+def register_features(function: Phi) -> str:
     """Make a feature function known in this process; the name under which `own_features` finds it."""
-    name = name or f"{PREFIX}{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', 'phi')}"
-    _FUNCTIONS[name] = function
-    return name
+    module, name = getattr(function, "__module__", ""), getattr(function, "__qualname__", "phi")
+    return _FUNCTIONS.register(f"{PREFIX}{module}.{name}", function)
+
+
+def given_features(name: str, function: Phi) -> AbstractContextManager[None]:
+    """A context in which a name is that of this function, whatever is registered under it."""
+    return _FUNCTIONS.given(name, function)
 
 
 def is_own_features(name: str) -> bool:
@@ -63,12 +69,12 @@ def is_own_features(name: str) -> bool:
 
 def own_features(name: str, env: Environment[Any, Any]) -> OwnFeatures:
     """The feature map of a registered function, tried on a pair of zeros."""
-    if name not in _FUNCTIONS:
+    function = _FUNCTIONS.find(name)
+    if function is None:
         raise InvalidOption(
             f"the features {name} are a Python function, which a run folder does not hold: use "
             "pcpg.resume(folder, features=...) or pcpg.load(folder, features=...) with the function it was trained with"
         )
-    function = _FUNCTIONS[name]
     observation, action = (np.zeros(space.shape, space.dtype) for space in (env.observation_space, env.action_space))
     try:
         vector = np.asarray(function(observation, action), np.float32)

@@ -54,7 +54,8 @@ def playable_env(run: Run, seed: int, *, pictures: bool = False) -> gymnasium.En
 def _outside_env(run: Run, mode: str | None) -> gymnasium.Env[Any, Any]:
     options = dict(run.config.env_options) | ({} if mode is None else {"render_mode": mode})
     try:
-        made = typing.cast(Any, registry.make(run.config.env, **options)).make()
+        with run.given.used(run.folder):
+            made = typing.cast(Any, registry.make(run.config.env, **options)).make()
     except (TypeError, ValueError) as error:
         raise CannotPlay(f"{run.config.env} cannot be made to show pictures: {error}") from error
     if not isinstance(made, gymnasium.Env):

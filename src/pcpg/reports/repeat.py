@@ -12,6 +12,30 @@ def with_config(config: Mapping[str, Any], path: str, out: str) -> str:
     return shlex.join(["pcpg", "train", "--config", f"{path}/config.json", "--out", out])
 
 
+def in_python(config: Mapping[str, Any], path: str, out: str) -> str:
+    """The same in Python, for a run on functions of the user's own, which no command can name; empty for other runs."""
+    env, features = (_function(config[name]) for name in ("env", "features"))
+    if not (env or features) or is_exploit(config):
+        return ""
+    called = [env or repr(config["env"]), repr(config["algo"]), 'config=made["agent"]', f"features={features or '...'}"]
+    if not features:
+        called[-1:] = ['features=made["features"]', 'feature_options=made["feature_options"]']
+    called += [f"{name}={config[name]!r}" for name in ("seed", "seeds", "feature_seed", "lanes")]
+    lines = [
+        "import json",
+        "import pcpg",
+        f'made = json.load(open({f"{path}/config.json"!r}))["content"]',
+        f'pcpg.train({", ".join(called)}, out={out!r}, **made["env_options"])',
+    ]
+    return "\n".join(lines)
+
+
+def _function(name: str) -> str:
+    """The name of a function of the user's own, empty for what the library knows by name."""
+    prefix, _, function = name.partition(":")
+    return function.partition("#")[0] if prefix == "python" else ""
+
+
 def with_flags(config: Mapping[str, Any]) -> list[str]:
     """The whole command, word by word: it needs no file, since every setting of numbers and names is a flag."""
     agent, seeds = config["agent"], ["--seed", str(config["seed"]), "--seeds", str(config["seeds"])]

@@ -11,7 +11,7 @@ from pcpg.reports import pictures
 from pcpg.reports.certificate import certify
 from pcpg.reports.charts import growth_chart, timing_chart, weights_chart
 from pcpg.reports.reading import RunData
-from pcpg.reports.repeat import with_config, with_flags, without_flags
+from pcpg.reports.repeat import in_python, with_config, with_flags, without_flags
 from pcpg.reports.words import duration, number
 
 
@@ -20,6 +20,8 @@ def section_of(run: RunData, label: str, index: int) -> dict[str, Any]:
     name = f"run-{index + 1}"
     command = with_flags(run.config)
     config = json.dumps(run.config, indent=2)
+    again = f"{run.path}-again"
+    own = in_python(run.config, str(run.path), again)
     return {
         "id": name,
         "label": label,
@@ -37,7 +39,8 @@ def section_of(run: RunData, label: str, index: int) -> dict[str, Any]:
         "times": _times(run),
         "config": config,
         "config_uri": "data:application/json;base64," + base64.b64encode(config.encode()).decode(),
-        "command": with_config(run.config, str(run.path), f"{run.path}-again"),
+        "command": own or with_config(run.config, str(run.path), again),
+        "in_python": bool(own),
         "flags": shlex.join(command),
         "without_flags": ", ".join(f"{name} {value}" for name, value in without_flags(run.config).items()),
     }

@@ -3,10 +3,15 @@
 Options of ours (`max_steps`, `num_envs`, `workers`) are taken out; the others go to whoever makes the environment.
 """
 
+import contextlib
 import functools
 import importlib
+import itertools
 import json
-from collections.abc import Callable, Mapping
+import types
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextvars import ContextVar
 from typing import Any
 
 from pcpg.envs.options import InvalidOption, nearest
@@ -30,7 +35,43 @@ PYTHON = "python"
 MODULES = {"MiniGrid": "minigrid", "BabyAI": "minigrid"}
 """Packages that register environments on import, by how their ids begin."""
 
-_FUNCTIONS: dict[str, Callable[..., Any]] = {}
+
+class Functions:
+    """A user's functions by name; a name stays that of the first function that got it."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, Callable[..., Any]] = {}
+        self._given: ContextVar[Mapping[str, Callable[..., Any]] | None] = ContextVar("given", default=None)
+
+    def register(self, name: str, function: Callable[..., Any]) -> str:
+        """The name of a function from now on: the one asked for, with a number where that is another's."""
+        for number in itertools.count(1):
+            own = name if number == 1 else f"{name}#{number}"
+            if _is_same(self._known.setdefault(own, function), function):
+                return own
+        raise AssertionError  # there are always more numbers
+
+    @contextlib.contextmanager
+    def given(self, name: str, function: Callable[..., Any]) -> Iterator[None]:
+        """In here the name is that of this function; afterwards too, where it was nobody's and nothing failed."""
+        token = self._given.set({**(self._given.get() or {}), name: function})
+        try:
+            yield
+        finally:
+            self._given.reset(token)
+        self._known.setdefault(name, function)
+
+    def find(self, name: str) -> Callable[..., Any] | None:
+        """The function of a name, None where there is none in this process."""
+        return {**self._known, **(self._given.get() or {})}.get(name)
+
+
+def _is_same(one: Callable[..., Any], other: Callable[..., Any]) -> bool:
+    # A method is another object each time that it is asked for.
+    return one is other or (isinstance(one, types.MethodType) and one == other)
+
+
+_FUNCTIONS = Functions()
 
 
 def is_outside(env_id: str) -> bool:
@@ -48,15 +89,23 @@ def is_own_function(env_id: str) -> bool:
     return env_id.startswith(f"{PYTHON}:")
 
 
-def register_function(function: Callable[..., Any], env_id: str | None = None) -> str:
+def register_function(function: Callable[..., Any]) -> str:
     """Make an environment's function known in this process; the id under which `make_outside` finds it."""
-    if not callable(function):
-        raise InvalidOption(f"an environment must be an id or a function that makes one, got {function!r}")
+    _check_callable(function)
     inner = function.func if isinstance(function, functools.partial) else function
     module, name = getattr(inner, "__module__", ""), getattr(inner, "__qualname__", type(inner).__name__)
-    env_id = env_id or f"{PYTHON}:{module}.{name}"
-    _FUNCTIONS[env_id] = function
-    return env_id
+    return _FUNCTIONS.register(f"{PYTHON}:{module}.{name}", function)
+
+
+def given_function(env_id: str, function: Callable[..., Any]) -> contextlib.AbstractContextManager[None]:
+    """A context in which an id is that of this function, whatever is registered under it."""
+    _check_callable(function)
+    return _FUNCTIONS.given(env_id, function)
+
+
+def _check_callable(function: Any) -> None:
+    if not callable(function):
+        raise InvalidOption(f"an environment must be an id or a function that makes one, got {function!r}")
 
 
 def outside_options(env_id: str) -> dict[str, Any]:
@@ -83,7 +132,11 @@ def make_outside(env_id: str, options: Mapping[str, Any]) -> Environment[Any, An
         make = _maker(prefix, name, json.dumps(rest, sort_keys=True), function)
     except TypeError as error:
         raise InvalidOption(f"{env_id}: options must be numbers, text, true or false, got {rest}") from error
-    return _environment(GymnasiumEnv, env_id, make, *own.values())
+    env = _environment(GymnasiumEnv, env_id, make, *own.values())
+    if not _is_alive(env):
+        _environment.cache_clear()
+        env = _environment(GymnasiumEnv, env_id, make, *own.values())
+    return env
 
 
 @functools.lru_cache(maxsize=8)
@@ -93,6 +146,23 @@ def _environment(kind: Callable[..., Any], *arguments: Any) -> Any:
     for asked in ("observation_space", "action_space", "max_steps"):
         getattr(env, asked)  # what cannot be trained on is refused here
     return env
+
+
+def _is_alive(env: Any) -> bool:
+    """Whether an environment can go on; else its processes, one of which failed or never answered, are ended."""
+    from gymnasium.vector import AsyncVectorEnv
+    from gymnasium.vector.async_vector_env import AsyncState
+
+    made = [vars(env).get("_first"), getattr(vars(env).get("_players"), "vector", None)]
+    for vector in (getattr(one, "unwrapped", None) for one in made):
+        if not isinstance(vector, AsyncVectorEnv):
+            continue
+        is_whole = None not in vector.parent_pipes and all(process.is_alive() for process in vector.processes)
+        if vector.closed or not is_whole or getattr(vector, "_state", None) is not AsyncState.DEFAULT:
+            with contextlib.suppress(Exception), warnings.catch_warnings(action="ignore"):
+                vector.close(terminate=True)
+            return False
+    return True
 
 
 @functools.lru_cache(maxsize=64)
@@ -120,12 +190,13 @@ class _Maker:
 
 
 def _function_of(env_id: str) -> Callable[..., Any]:
-    if env_id not in _FUNCTIONS:
+    function = _FUNCTIONS.find(env_id)
+    if function is None:
         raise InvalidOption(
             f"the environment {env_id} is made by a Python function, which a run folder does not hold: use "
             "pcpg.resume(folder, env_fn=...) or pcpg.load(folder, env_fn=...) with the function it was trained on"
         )
-    return _FUNCTIONS[env_id]
+    return function
 
 
 def _gymnasium_env(name: str, options: dict[str, Any]) -> Any:
@@ -142,7 +213,7 @@ def _gymnasium_env(name: str, options: dict[str, Any]) -> Any:
     try:
         # The passive checker looks at every step, at a third of the time of one.
         return gymnasium.make(name, disable_env_checker=True, **options)
-    except (TypeError, gymnasium.error.Error) as error:
+    except (TypeError, ImportError, gymnasium.error.Error) as error:
         raise InvalidOption(f"gymnasium.make({name!r}, {options}): {error}") from error
 
 
