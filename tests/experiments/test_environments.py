@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 
 from pcpg.experiments.environments.analysis import summarise, table
-from pcpg.experiments.environments.sweep import FIRST_SEEDS, TASKS, make_cell
+from pcpg.experiments.environments.sweep import TASKS, make_cell
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "results" / "environments"
@@ -40,7 +40,7 @@ def test_the_command_as_it_stands_finds_every_cell_that_is_kept(cli, tmp_path):
     answer = cli("reproduce", "environments", "--tasks", *tasks, "--out", tmp_path, "--json")
     assert answer.json == json.loads((RESULTS / "summary.json").read_text()), "nothing is run again"
     firsts = {json.loads(path.read_text())["task"]: json.loads(path.read_text())["seeds"][0] for path in CELLS}
-    assert {name: FIRST_SEEDS.get(name, 0) for name in TASKS} == firsts
+    assert {name: task.first_seed for name, task in TASKS.items()} == firsts
 
 
 def test_an_unknown_task_is_named(cli):

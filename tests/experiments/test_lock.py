@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import pcpg
-from pcpg.agents.config import PRESETS, BaselineConfig
+from pcpg.agents.config import PRESETS, BaselineConfig, PCPGConfig
 from pcpg.agents.run_config import from_plain
 from pcpg.envs.lock import CombinationLock
 from pcpg.envs.tabular import occupancy, policy_value
@@ -17,14 +17,14 @@ from pcpg.experiments.lock.measure import run_cell
 from pcpg.experiments.lock.sweep import PAPER_EPISODES, Cell, cell_config, paper_budget
 
 RESULTS = Path(__file__).parents[2] / "results" / "lock"
+BRIEF = from_plain(PCPGConfig, {"exploit": {"num_rounds": 7}}, "config", PRESETS["pcpg"])
 
 
 @pytest.fixture(scope="module")
 def records(tmp_path_factory):
     """PC-PG and PPO at H = 5, two seeds that were not tuned on; PPO with as many steps as PC-PG used."""
     out = tmp_path_factory.mktemp("lock")
-    config = from_plain(type(PRESETS["pcpg"]), {"exploit": {"num_rounds": 7}}, "config", PRESETS["pcpg"])
-    pcpg_record = run_cell(Cell("pcpg", 5, 2, 0, "own", config), "smoke", out)
+    pcpg_record = run_cell(Cell("pcpg", 5, 2, 0, "own", BRIEF), "smoke", out)
     budget = max(pcpg_record["env_steps"])
     ppo = cell_config("smoke", "ppo", 5, budget)
     return out, [pcpg_record, run_cell(Cell("ppo", 5, 2, 0, "equal", ppo), "smoke", out)]
@@ -45,10 +45,12 @@ def test_pcpg_covers_both_locks_to_their_ends(records):
 
 def test_a_cell_that_is_done_is_not_run_again(records):
     out, (ours, _) = records
-    again = run_cell(Cell("pcpg", 5, 2, 0, "own", PRESETS["pcpg"]), "smoke", out)
+    again = run_cell(Cell("pcpg", 5, 2, 0, "own", BRIEF), "smoke", out)
     assert again["time"] == ours["time"]
     with pytest.raises(ValueError, match="choose another --out"):
-        run_cell(Cell("pcpg", 5, 3, 0, "own", PRESETS["pcpg"]), "smoke", out)
+        run_cell(Cell("pcpg", 5, 3, 0, "own", BRIEF), "smoke", out)
+    with pytest.raises(ValueError, match=r"other settings \(exploit.num_rounds\): choose another --out"):
+        run_cell(Cell("pcpg", 5, 2, 0, "own", PRESETS["pcpg"]), "smoke", out)
 
 
 def test_the_summary_counts_successes_with_intervals_and_names_its_budgets(records):

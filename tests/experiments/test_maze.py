@@ -99,7 +99,7 @@ def test_the_kept_results_follow_from_their_cells():
 
 def test_kept_results_are_shown_by_the_command_that_made_them_and_no_other(tmp_path):
     shutil.copytree(RESULTS / "cells", tmp_path / "cells")
-    with pytest.raises(ValueError, match=r"pcpg-size20 in .* was run with other settings \(ppo.num_updates"):
+    with pytest.raises(ValueError, match=r"pcpg-size20.json was made with other settings \(ppo.num_updates"):
         ReproduceMaze(out=str(tmp_path))(Console(quiet=True))
     with pytest.raises(NotARun, match="keeps the numbers of its covers, not the covers"):
         ReproduceMaze(scale="paper", part="goals", out=str(tmp_path))(Console(quiet=True))

@@ -8,7 +8,7 @@ from pcpg.agents.collector import HostImprove, HostVisit, improve_program, visit
 from pcpg.agents.config import BaselineConfig, sized
 from pcpg.agents.improve import ImproveInputs, ImproveOutputs, Learner, Task, make_task
 from pcpg.agents.lanes import Program
-from pcpg.agents.rounds import after_round, improve_all, plain, visit_all
+from pcpg.agents.rounds import after_round, improve_all, plain, round_inputs, visit_all
 from pcpg.agents.state import DONE, EXPLOIT, Report, SeedState, int32, weights_rng
 from pcpg.agents.visit import VisitInputs, Visitor, Visits
 from pcpg.envs.host import HostEnvironment
@@ -61,27 +61,15 @@ class Baseline:
 
     def step(self, states: Sequence[SeedState]) -> list[tuple[SeedState, Report]]:
         """One round of updates for each seed, and an evaluation of where it led."""
-        inputs = [
-            ImproveInputs(
-                state.seed,
-                state.round,
-                self.env.instance(int(state.seed)),
-                state.policy,
-                state.adam,
-                self._task(),
-                None,
-                state.rnd,
-            )
-            for state in states
-        ]
+        task = self._task()
+        inputs = [round_inputs(self.env, state, task) for state in states]
         outputs = improve_all(self.improve, states, inputs)
         visits = visit_all(self.visit, self.env, states, [output.policy for output in outputs])
         return [self._end_of_round(*turn) for turn in zip(states, outputs, visits, strict=True)]
 
     def _end_of_round(self, state: SeedState, output: ImproveOutputs, visits: Visits) -> tuple[SeedState, Report]:
         state = state._replace(policy=output.policy, adam=output.adam, rnd=output.rnd)
-        reachable = self.env.reachable_cells(self.env.instance(int(state.seed)))
-        state, metrics = after_round(state, visits, output, reachable)
+        state, metrics = after_round(state, visits, output, self.env)
         cells = [int(count) for count in visits.cells]  # no cover keeps them
         rounds = self.config.num_rounds
         if state.env_steps >= self.config.budget or (rounds and state.round >= rounds):

@@ -308,7 +308,7 @@ FROZEN_LAKE = PCPGConfig(
     dataclasses.replace(HOST_EXPLORE, max_policies=20),
     dataclasses.replace(HOST_EXPLOIT, num_rounds=32),
 )
-"""8x8, seeds 1000 to 1007: mean returns of 0.75 to 0.95.
+"""8x8, seeds 1000 to 1007 (`--seed 1000 --seeds 8`): mean returns of 0.75 to 0.95.
 
 With entropy 0.005 there were 7 of 8 above 0.7; with 16 rounds as well 6, and with at most 10 policies as well 4.
 """

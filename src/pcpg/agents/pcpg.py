@@ -18,7 +18,7 @@ from pcpg.agents.exploit import FRESH, end_of_round, exploit_task, fresh_policy
 from pcpg.agents.explore import Covered, Parts, cover_step, explore_step
 from pcpg.agents.improve import CoverArrays, ImproveInputs, ImproveOutputs, Learner, Task, make_task
 from pcpg.agents.lanes import Program, in_threads
-from pcpg.agents.rounds import after_round, improve_all, plain, visit_all
+from pcpg.agents.rounds import after_round, improve_all, plain, round_inputs, visit_all
 from pcpg.agents.state import DONE, EXPLOIT, EXPLORE, Member, Report, SeedState, int32
 from pcpg.agents.visit import VisitInputs, Visitor, Visits
 from pcpg.cover.bonus import whitening
@@ -149,7 +149,7 @@ class PCPG:
         log_dets[size - 1] = design.log_det
         member = Member(policy, visits.sigma, visits.cells, visits.returns)
         state = state._replace(policy=policy, cover=with_weights(cover, design.weights), log_dets=log_dets)
-        state, metrics = after_round(state, visits, output, self._reachable(state))
+        state, metrics = after_round(state, visits, output, self.env)
         metrics |= {
             "policies": size,
             "policies_with_weight": int(np.count_nonzero(design.weights)),
@@ -188,7 +188,7 @@ class PCPG:
         )
         visits = self._visit(states, [output.policy for output in outputs])
         return [
-            end_of_round(state, output, seen, self._reachable(state), self.config.exploit.num_rounds)
+            end_of_round(state, output, seen, self.env, self.config.exploit.num_rounds)
             for state, output, seen in zip(states, outputs, visits, strict=True)
         ]
 
@@ -205,15 +205,11 @@ class PCPG:
     ) -> list[ImproveOutputs]:
         whitenings = in_threads(lambda whitening: whitening(), bonuses)
         inputs = [
-            ImproveInputs(
-                state.seed,
-                state.round,
-                self.env.instance(int(state.seed)),
-                policy,
-                adam,
+            round_inputs(
+                self.env,
+                state._replace(policy=policy, adam=adam),
                 task,
                 CoverArrays(self.phi, whiten, cover.members, cover.weights.astype(np.float32)),
-                None,
             )
             for state, policy, adam, cover, whiten, task in zip(
                 states, policies, adams, covers, whitenings, tasks, strict=True

@@ -5,11 +5,17 @@ from typing import Any
 
 import numpy as np
 
-from pcpg.agents.improve import WATCHED, ImproveInputs, ImproveOutputs
+from pcpg.agents.improve import WATCHED, CoverArrays, ImproveInputs, ImproveOutputs, Task
 from pcpg.agents.state import PHASES, NonFinite, SeedState, int32
 from pcpg.agents.visit import VisitInputs, Visits
 from pcpg.envs.protocol import Environment
 from pcpg.policies.networks import ActorCritic
+
+
+def round_inputs(env: Environment, state: SeedState, task: Task, cover: CoverArrays | None = None) -> ImproveInputs:
+    """What a round of a seed depends on: its task, and the cover through which it is rolled in."""
+    params = env.instance(int(state.seed))
+    return ImproveInputs(state.seed, state.round, params, state.policy, state.adam, task, cover, state.rnd)
 
 
 def improve_all(
@@ -77,12 +83,10 @@ def plain(metrics: dict[str, Any]) -> dict[str, Any]:
 
 
 def after_round(
-    state: SeedState, visits: Visits, output: ImproveOutputs | None, reachable: np.ndarray
+    state: SeedState, visits: Visits, output: ImproveOutputs | None, env: Environment
 ) -> tuple[SeedState, dict[str, Any]]:
-    """The state with the round counted and its best policy kept, and the metrics that every round has.
-
-    `reachable` are the cells of which `coverage` is a share, bool [cells].
-    """
+    """The state with the round counted and its best policy kept, and the metrics that every round has."""
+    reachable = env.reachable_cells(env.instance(int(state.seed)))  # the cells of which `coverage` is a share
     mean_return = float(np.mean(visits.returns, dtype=np.float64))
     env_steps = state.env_steps + int(visits.env_steps) + (0 if output is None else int(output.env_steps))
     metrics = {

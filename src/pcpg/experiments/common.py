@@ -47,10 +47,12 @@ def run_once(cell: Cell, out: Path, measure: Measure, watch: Watch = lambda conf
         record = json.loads(path.read_text())
         if record["seeds"] != cell.config.seed_list:
             raise ValueError(f"{path} holds seeds {record['seeds']}, not {cell.config.seed_list}: choose another --out")
+        check_settings(cell, record["config"], path)
         return record
     run_path = out / "runs" / cell.name
     is_begun = (run_path / "config.json").exists()
     folder = RunFolder.open(run_path) if is_begun else start_run(cell.config.resolved(), run_path)
+    check_settings(cell, folder.config["agent"], run_path)
     started = time.perf_counter()
     with watch(folder.config) as observer:
         trained = train_run(folder, observer=observer)
@@ -90,7 +92,8 @@ def reproduce(
         if record is None:
             console.print("stopped; the same command goes on where it stopped", highlight=False)
             return STOPPED
-        _check_settings(cell, record, out, budget=bool(records))  # alone, a baseline may have any budget
+        if records:  # alone, a baseline may have any budget
+            _check_budget(cell, record, out)
         steps = f"{max(record['env_steps']):,} steps a seed, {record['seconds']:.0f} s"
         console.print(f"{cell.name}: {headline(record)}{steps}", highlight=False)
         records.append(record)
@@ -102,17 +105,22 @@ def reproduce(
     return 0
 
 
-def _check_settings(cell: Cell, record: Record, out: Path, *, budget: bool) -> None:
-    """Refuse a kept record that was made with other settings than those asked for, or for other steps."""
-    kept, asked = (_flat(made) for made in (record["config"], _as_read(cell.config.resolved().to_json()["agent"])))
+def check_settings(cell: Cell, kept: Mapping[str, Any], where: Path) -> None:
+    """Refuse what was made with other settings than those asked for; the budget of a baseline is its own matter."""
+    asked = _flat(_as_read(cell.config.resolved().to_json()["agent"]))
     # Entries that came later have their defaults in what is kept.
-    other = [name for name, value in kept.items() if name != "budget" and asked.get(name) != value]
+    other = [name for name, value in _flat(kept).items() if name != "budget" and asked.get(name) != value]
     if other:
-        raise ValueError(f"{cell.name} in {out} was run with other settings ({', '.join(other)}): choose another --out")
-    if budget and kept.get("budget") != asked.get("budget"):
+        raise ValueError(f"{where} was made with other settings ({', '.join(other)}): choose another --out")
+
+
+def _check_budget(cell: Cell, record: Record, out: Path) -> None:
+    """Refuse a kept baseline that had other steps than PC-PG has used now."""
+    kept, asked = record["config"].get("budget"), getattr(cell.config.agent, "budget", None)
+    if kept != asked:
         raise ValueError(
-            f"{cell.name} in {out} was run for {kept['budget']:,} steps, not for {asked['budget']:,}, as many as PC-PG "
-            "used: choose another --out"
+            f"{cell.name} in {out} was run for {kept:,} steps, not for {asked:,}, as many as PC-PG used: "
+            "choose another --out"
         )
 
 

@@ -172,26 +172,21 @@ def _misshapen(name: str, array: np.ndarray, space: gymnasium.Space[Any]) -> Val
     return ValueError(f"{name} has shape {array.shape}, expected shape {space.shape} of {space}")
 
 
+def _fitting(value: Any, space: gymnasium.Space[Any], name: str) -> np.ndarray:
+    """The value as an array of the space's shape, or an error."""
+    array = np.asarray(value)
+    if array.shape != space.shape:
+        raise _misshapen(name, array, space)
+    return array
+
+
 def _image_encoder(space: gymnasium.Space[Any], name: str) -> Callable[[Any], np.ndarray]:
-    shape = space.shape
-
-    def encode(value: Any) -> np.ndarray:
-        array = np.asarray(value)
-        if array.shape != shape:
-            raise _misshapen(name, array, space)
-        return np.asarray(value, np.uint8)
-
-    return encode
+    return lambda value: np.asarray(_fitting(value, space, name), np.uint8)
 
 
 def _plain_writer(space: gymnasium.Space[Any], name: str) -> Writer:
-    shape = space.shape
-
     def write(value: Any, out: np.ndarray) -> None:
-        array = np.asarray(value)
-        if array.shape != shape:
-            raise _misshapen(name, array, space)
-        out[:] = array.reshape(-1)
+        out[:] = _fitting(value, space, name).reshape(-1)
 
     return write
 
@@ -199,14 +194,10 @@ def _plain_writer(space: gymnasium.Space[Any], name: str) -> Writer:
 def _box_writer(space: spaces.Box, name: str) -> Writer:
     if space.dtype != np.uint8:
         return _plain_writer(space, name)
-    shape = space.shape
     scale = (1.0 / np.maximum(space.high, 1)).reshape(-1).astype(np.float32)
 
     def write(value: Any, out: np.ndarray) -> None:
-        array = np.asarray(value)
-        if array.shape != shape:
-            raise _misshapen(name, array, space)
-        np.multiply(array.reshape(-1), scale, out=out)
+        np.multiply(_fitting(value, space, name).reshape(-1), scale, out=out)
 
     return write
 

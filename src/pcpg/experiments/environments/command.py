@@ -12,7 +12,7 @@ from rich.console import Console
 from pcpg.experiments.common import Plan, Record, Scale, reproduce, steps_used, write_summary
 from pcpg.experiments.environments.analysis import summarise, table
 from pcpg.experiments.environments.measure import measure_run
-from pcpg.experiments.environments.sweep import BASELINE, FIRST_SEEDS, SEEDS, TASKS, make_cell
+from pcpg.experiments.environments.sweep import BASELINE, SEEDS, TASKS, make_cell
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,7 +52,7 @@ class ReproduceEnvironments:
 
     def _plan(self, name: str, algo: str, seeds: int, records: list[Record]) -> Any:
         budget = steps_used(records, task=name, algo=TASKS[name].algo)
-        first = FIRST_SEEDS.get(name, 0) if self.seed is None else self.seed
+        first = TASKS[name].first_seed if self.seed is None else self.seed
         return make_cell(self.scale, name, algo, seeds, first, budget)
 
 
