@@ -27,8 +27,8 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from pcpg.theory.comparators import problem, runner
-from pcpg.theory.comparators.registry import COMPARATORS
+from pcpg.theory.learners import problem, runner
+from pcpg.theory.learners.registry import COMPARATORS
 from pcpg.theory.mdp import TabularMDP, random_mdp
 
 HERE = Path(__file__).resolve().parent

@@ -23,9 +23,9 @@ def measure() -> dict[str, Any]:
     """The rate, a round's seconds one by one, and what was compiled before; {} where there is no accelerator."""
     import jax
 
-    from pcpg.agents.build import build_agent
-    from pcpg.agents.training import device_kind
     from pcpg.experiments.maze.sweep import make_cell
+    from pcpg.practice.build import build_agent
+    from pcpg.training.loop import device_kind
 
     if jax.default_backend() == "cpu":
         return {}

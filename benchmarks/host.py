@@ -18,10 +18,10 @@ def measure() -> dict[str, Any]:
 
 
 def _rate(setting: Setting) -> dict[str, Any]:
-    from pcpg.agents.build import build_agent
-    from pcpg.agents.compile_cache import enable_compile_cache
-    from pcpg.agents.config import BaselineConfig, PPOConfig
-    from pcpg.agents.run_config import RunConfig
+    from pcpg.config import BaselineConfig, PPOConfig
+    from pcpg.practice.build import build_agent
+    from pcpg.run_config import RunConfig
+    from pcpg.training.compile_cache import enable_compile_cache
 
     enable_compile_cache()
     ppo = PPOConfig(

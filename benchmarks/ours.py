@@ -45,10 +45,10 @@ def _pcpg() -> tuple[str, dict[str, Any]]:
 def _rate(what: tuple[str, dict[str, Any]], cores: int) -> dict[str, Any]:
     import jax
 
-    from pcpg.agents.build import build_agent
-    from pcpg.agents.compile_cache import enable_compile_cache
-    from pcpg.agents.config import PRESETS
-    from pcpg.agents.run_config import RunConfig, from_plain
+    from pcpg.config import PRESETS
+    from pcpg.practice.build import build_agent
+    from pcpg.run_config import RunConfig, from_plain
+    from pcpg.training.compile_cache import enable_compile_cache
 
     enable_compile_cache()
     algo, overrides = what

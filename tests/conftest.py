@@ -73,7 +73,7 @@ class Answer:
 @pytest.fixture
 def cli(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Answer]]:
     """The command line, called in this process."""
-    from pcpg.cli import main
+    from pcpg.cli.main import main
 
     monkeypatch.setenv("COLUMNS", "100")
 

@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 import pcpg
-from pcpg.agents.config import PRESETS
-from pcpg.agents.run_config import ConfigError, RunConfig, from_plain
-from pcpg.agents.training import Progress
 from pcpg.api import RunWarning
+from pcpg.config import PRESETS
+from pcpg.run_config import ConfigError, RunConfig, from_plain
 from pcpg.runs.errors import FolderTaken, NotARun
 from pcpg.runs.metrics import read_metrics
+from pcpg.training.loop import Progress
 
 Tiny = Callable[..., dict[str, Any]]
 README = Path(__file__).parents[1] / "README.md"

@@ -1,4 +1,4 @@
-"""Imports go one way: cli -> experiments -> api -> agents, theory -> learning, cover, policies, features, envs."""
+"""Imports go one way: cli -> experiments -> api -> training, theory -> practice -> algorithm1 -> learning ... envs."""
 
 import ast
 import os
@@ -14,6 +14,8 @@ FOUNDATION = {"learning", "cover", "policies", "features", "envs"}
 STORAGE = {"runs"}
 
 # What each part may import besides itself. Parts of one level may know each other, but never in a circle.
+CORE = {"algorithm1", "state", "config"}
+TRAINING = FOUNDATION | STORAGE | CORE | {"practice", "run_config", "exploit_config", "training"}
 MAY_IMPORT: dict[str, set[str]] = {
     "envs": set(),
     "runs": set(),
@@ -21,15 +23,20 @@ MAY_IMPORT: dict[str, set[str]] = {
     "policies": FOUNDATION,
     "cover": FOUNDATION,
     "learning": FOUNDATION,
-    "agents": FOUNDATION | STORAGE | {"theory"},
-    "theory": FOUNDATION | STORAGE | {"agents"},
+    "algorithm1": FOUNDATION,
+    "state": FOUNDATION,
+    "config": FOUNDATION,
+    "practice": FOUNDATION | STORAGE | CORE | {"run_config", "exploit_config", "training"},
+    "run_config": FOUNDATION | STORAGE | CORE,
+    "exploit_config": TRAINING,
+    "training": TRAINING,
+    "theory": FOUNDATION | STORAGE | CORE,
     "reports": STORAGE | {"envs"},
-    "api": FOUNDATION | STORAGE | {"agents", "theory"},
-    "pcpg": FOUNDATION | STORAGE | {"agents", "theory", "api"},  # the public names
-    "experiments": FOUNDATION | STORAGE | {"agents", "theory", "api", "pcpg", "console", "reports"},
-    "console": FOUNDATION | STORAGE | {"agents", "theory", "api", "reports"},
+    "api": TRAINING | {"theory"},
+    "pcpg": TRAINING | {"theory", "api"},  # the public names
+    "experiments": TRAINING | {"theory", "api", "pcpg", "cli", "reports"},
     "play": FOUNDATION | STORAGE | {"api"},
-    "commands": FOUNDATION | STORAGE | {"agents", "theory", "api", "pcpg", "console", "reports", "flags", "play"},
+    "cli": TRAINING | {"theory", "api", "pcpg", "reports", "play", "experiments"},
 }
 OUTSIDE_ONLY = ("gymnasium", "tyro")  # needed by the bridge and by the command line, never to train
 
@@ -82,7 +89,7 @@ def imports_of_parts() -> dict[str, set[str]]:
 
 def modules_that_train() -> list[str]:
     """Every module but the command line, playing, and what speaks with Gymnasium."""
-    outside = ("cli.", "flags.", "__main__.", "commands/", "play/", "envs/gymnasium_bridge.", "envs/outside/")
+    outside = ("__main__.", "cli/", "play/", "envs/gymnasium_bridge.", "envs/adapters/")
     return sorted(
         module_name(path)
         for path in SOURCE.rglob("*.py")

@@ -6,18 +6,18 @@ import jax
 import numpy as np
 import pytest
 
-from pcpg.agents import collector
-from pcpg.agents.baselines import Baseline
-from pcpg.agents.config import BaselineConfig, ExploitConfig, ExploreConfig, PCPGConfig, PPOConfig
-from pcpg.agents.exploit import Exploiter
-from pcpg.agents.pcpg import PCPG
-from pcpg.agents.state import DONE
+from pcpg.config import BaselineConfig, ExploitConfig, ExploreConfig, PCPGConfig, PPOConfig
 from pcpg.cover.cover import add_member, with_weights
 from pcpg.envs import probes
 from pcpg.envs.given_reward import GivenReward
 from pcpg.envs.lock import CombinationLock
 from pcpg.features import make_features
 from pcpg.learning.rnd import RNDConfig
+from pcpg.practice import host as collector
+from pcpg.practice.baselines import Baseline
+from pcpg.practice.exploit import Exploiter
+from pcpg.practice.pcpg import PCPG
+from pcpg.state import DONE
 
 TINY = PPOConfig(num_updates=2, num_episodes=32, minibatch_size=32, hidden=(16,))
 LOCK = CombinationLock(horizon=2)

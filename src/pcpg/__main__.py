@@ -8,7 +8,7 @@ def main() -> None:
     # Before NumPy loads: seeds fill the cores, and on busy cores two BLAS threads make a small solve take a thousand
     # times as long as one.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    from pcpg.cli import main as command_line
+    from pcpg.cli.main import main as command_line
 
     command_line()
 

@@ -12,32 +12,32 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pcpg.agents.collector import visit_program
-from pcpg.agents.compile_cache import enable_compile_cache
-from pcpg.agents.config import PRESETS, PCPGConfig, preset
-from pcpg.agents.covers import covers_of, policy_template
-from pcpg.agents.exploit_config import exploit_config, exploit_defaults, make_run_env
-from pcpg.agents.lanes import default_lanes
-from pcpg.agents.run_config import ConfigError, RunConfig, check_choice, from_plain
-from pcpg.agents.saved_features import read_features
-from pcpg.agents.state import NonFinite
-from pcpg.agents.training import Observer, start_run, train_run
-from pcpg.agents.visit import VisitInputs, Visitor
+from pcpg.config import PRESETS, PCPGConfig, preset
 from pcpg.cover.cover import Cover
 from pcpg.cover.design import Design, d_optimal
+from pcpg.envs.adapters.names import given_function, is_own_function, register_function
 from pcpg.envs.given_reward import Reward
 from pcpg.envs.host import HostEnvironment
-from pcpg.envs.outside.names import given_function, is_own_function, register_function
 from pcpg.envs.protocol import Environment
 from pcpg.envs.spaces import Box
+from pcpg.exploit_config import exploit_config, exploit_defaults, make_run_env
 from pcpg.features.base import FeatureMap
 from pcpg.features.own import Phi, given_features, is_own_features, register_features
 from pcpg.policies.host import Actor, choose, draw
 from pcpg.policies.networks import ActorCritic
+from pcpg.practice.host import visit_program
+from pcpg.practice.program import default_lanes
+from pcpg.practice.visit import VisitInputs, Visitor
+from pcpg.run_config import ConfigError, RunConfig, check_choice, from_plain
 from pcpg.runs.arrays import read_arrays, unflatten
 from pcpg.runs.folder import RunFolder
 from pcpg.runs.loggers import check_loggers
 from pcpg.runs.metrics import Logger
+from pcpg.state import NonFinite
+from pcpg.training.compile_cache import enable_compile_cache
+from pcpg.training.covers import covers_of, policy_template
+from pcpg.training.loop import Observer, start_run, train_run
+from pcpg.training.saved_features import read_features
 
 
 class RunWarning(UserWarning):

@@ -21,8 +21,8 @@ import pytest
 from rich.console import Console
 
 import pcpg
-from pcpg.cli import COMMANDS, FreeCommand, Group, run_command
-from pcpg.flags import parse
+from pcpg.cli.flags import parse
+from pcpg.cli.main import COMMANDS, FreeCommand, Group, run_command
 from pcpg.runs.folder import RunFolder
 
 ROOT = Path(__file__).parents[2]
@@ -234,8 +234,8 @@ def test_the_commands_of_a_page_exist_with_their_flags(
         raise Ready
 
     monkeypatch.chdir(prepared)
-    monkeypatch.setattr("pcpg.agents.training.start_run", begin)
-    monkeypatch.setattr("pcpg.commands.train.check_loggers", lambda names: None)  # their packages may be absent here
+    monkeypatch.setattr("pcpg.training.loop.start_run", begin)
+    monkeypatch.setattr("pcpg.cli.train.check_loggers", lambda names: None)  # their packages may be absent here
     absent = set()
     for _, name, *words in (words for words in commands_of(page) if words[0] == "pcpg"):
         command, program = COMMANDS[name], f"pcpg {name}"

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 import pcpg
-from pcpg.agents.config import PRESETS, BaselineConfig, PCPGConfig
-from pcpg.agents.run_config import from_plain
+from pcpg.config import PRESETS, BaselineConfig, PCPGConfig
 from pcpg.envs.lock import CombinationLock
 from pcpg.envs.tabular import occupancy, policy_value
 from pcpg.experiments.lock import analysis
 from pcpg.experiments.lock.measure import run_cell
 from pcpg.experiments.lock.sweep import PAPER_EPISODES, Cell, cell_config, paper_budget
+from pcpg.run_config import from_plain
 
 RESULTS = Path(__file__).parents[2] / "results" / "lock"
 BRIEF = from_plain(PCPGConfig, {"exploit": {"num_rounds": 7}}, "config", PRESETS["pcpg"])

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from pcpg.agents.config import preset
-from pcpg.agents.run_config import RunConfig
-from pcpg.console import result_table
+from pcpg.cli.display import result_table
+from pcpg.config import preset
 from pcpg.envs.lock import CombinationLock
 from pcpg.envs.maze import Maze
 from pcpg.experiments.common import read_records, value_at
@@ -19,6 +18,7 @@ from pcpg.experiments.maze.command import ReproduceMaze
 from pcpg.experiments.maze.goals import ALGOS as GOAL_ALGOS
 from pcpg.experiments.maze.goals import GOALS
 from pcpg.experiments.maze.sweep import ALGOS, ENV, make_cell
+from pcpg.run_config import RunConfig
 from pcpg.runs.errors import NotARun
 from pcpg.runs.folder import RunFolder
 

@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from pcpg.agents.config import PRESETS, PCPGConfig, preset
-from pcpg.agents.run_config import RunConfig
+from pcpg.config import PRESETS, PCPGConfig, preset
 from pcpg.envs.mountain_car import MountainCarContinuous
 from pcpg.experiments.common import read_records
 from pcpg.experiments.mountaincar import analysis
 from pcpg.experiments.mountaincar.command import ReproduceMountainCar
 from pcpg.experiments.mountaincar.sweep import ALGOS, ENV
+from pcpg.run_config import RunConfig
 
 RESULTS = Path(__file__).parents[2] / "results" / "mountaincar"
 

@@ -22,8 +22,8 @@ from pcpg.experiments.table1.learners import OPTIONS, POWER, allowed, maker, sca
 from pcpg.experiments.table1.problems import LARGEST_ERROR, MISSPECIFIED, WAIT, errors, misspecified, unavoidable
 from pcpg.experiments.table1.settings import SETTINGS, check_algos
 from pcpg.experiments.table1.table import NAMES, THEOREMS, main_table, tables
-from pcpg.theory.comparators import problem, runner
-from pcpg.theory.comparators.registry import COMPARATORS
+from pcpg.theory.learners import problem, runner
+from pcpg.theory.learners.registry import COMPARATORS
 
 SMOKE = SETTINGS["smoke"]
 
@@ -214,7 +214,7 @@ def test_in_wait_a_model_that_forgets_the_time_overrates_its_own_play():
 
 def _believed(made, episodes, share):
     """The value of action 1 at s0 by the empirical model of some episodes."""
-    from pcpg.theory.comparators import tables
+    from pcpg.theory.learners import tables
 
     counts = tables.Counts(made.layout, 1, share=share)
     counts.add(episodes)

@@ -5,13 +5,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pcpg.agents.config import PPOConfig
-from pcpg.agents.improve import ImproveInputs, Learner, make_task
+from pcpg.config import PPOConfig
 from pcpg.envs.lock import CombinationLock
 from pcpg.envs.spaces import Box
 from pcpg.learning.rnd import RNDConfig, RunningScale, discounted_sums, init_rnd, intrinsic_rewards, prediction_error
 from pcpg.learning.update import init_adam, minimise
 from pcpg.policies.networks import init_actor_critic
+from pcpg.practice.ppo import ImproveInputs, Learner, make_task
 
 SPACE = Box(0.0, 1.0, (10,))
 STEPS, ENVS = 4, 3

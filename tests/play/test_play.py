@@ -14,13 +14,13 @@ import pytest
 from PIL import Image
 
 import pcpg
-from pcpg.agents.run_config import RunConfig
-from pcpg.agents.training import start_run, train_run
 from pcpg.envs.registry import make, spec
 from pcpg.play.dataset import export
 from pcpg.play.episodes import CannotPlay, chosen_policies, play, playable_env
 from pcpg.play.video import record, write_video
+from pcpg.run_config import RunConfig
 from pcpg.runs.errors import MissingExtra
+from pcpg.training.loop import start_run, train_run
 
 Cli = Callable[..., Any]
 

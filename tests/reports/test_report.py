@@ -14,10 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pcpg.agents.run_config import RunConfig
-from pcpg.agents.training import start_run, train_run
+from pcpg.cli.flags import read_train_flags
 from pcpg.cover.design import d_optimal
-from pcpg.flags import read_train_flags
 from pcpg.reports import repeat
 from pcpg.reports.certificate import certify
 from pcpg.reports.curves import iqm_curve, success_curve
@@ -26,7 +24,9 @@ from pcpg.reports.page import render, write_report
 from pcpg.reports.pictures import Grid, grid_of, plane_of
 from pcpg.reports.reading import CoverData, read_run
 from pcpg.reports.repeat import with_flags
+from pcpg.run_config import RunConfig
 from pcpg.runs.errors import DamagedFile, NotARun
+from pcpg.training.loop import start_run, train_run
 
 VOID = {"meta", "link", "img", "br", "hr", "input"}
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from pcpg.agents.run_config import RunConfig
-from pcpg.agents.training import Progress, start_run, train_run
+from pcpg.run_config import RunConfig
 from pcpg.runs.errors import BadValue, MissingExtra
 from pcpg.runs.folder import RunFolder
 from pcpg.runs.loggers import named, opened
 from pcpg.runs.metrics import read_metrics
+from pcpg.training.loop import Progress, start_run, train_run
 
 Tiny = Callable[..., dict[str, Any]]
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from pcpg.theory import algorithm1, exact, linear_mdp
+from pcpg.theory import exact, linear_mdp, tabular
 from pcpg.theory.mdp import one_hot_pairs, random_mdp, random_policy
 
 _largest: dict[str, float] = {}
@@ -72,7 +72,7 @@ def scene():
         sigma = exact.covariance(phi, visits.sum(0)) + lam * np.eye(phi.shape[-1])
         form = exact.form(phi, sigma)
         beta = float(np.quantile(form, rng.uniform(0.3, 0.95)))
-        bonus = algorithm1.theory_bonus(phi, visits.sum(0), None, lam, beta, gamma)
+        bonus = tabular.theory_bonus(phi, visits.sum(0), None, lam, beta, gamma)
         comparator = exact.optimal_policy(mdp).pi if rng.random() < 0.5 else random_policy(mdp, seed + 99)
         return Scene(mdp, phi, visits, visits.mean(0), bonus, beta, lam, comparator, made)
 

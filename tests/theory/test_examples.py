@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pcpg.theory import algorithm1, critic, diagnostics, exact, kernel_mdp, tree
+from pcpg.theory import critic, diagnostics, exact, kernel, tabular, tree
 from pcpg.theory.aggregation import swamp
 from pcpg.theory.bootstrapping import fitted_q_iteration, lsvi_ucb
 from pcpg.theory.linear_mdp import random_linear_mdp
@@ -62,7 +62,7 @@ def test_a_binding_norm_couples_the_blocks_of_the_tree():
 @pytest.mark.parametrize("mode", ["exact", "sampled"])
 def test_pcpg_reaches_one_half_on_random_searched_and_constructed_trees(mode):
     for made in (tree.random_tree(4), tree.adversarial_tree(4, tries=60), tree.deluding_tree(6, right_value=0.42)):
-        found = algorithm1.run(made.mdp, made.phi, tree_settings, mode, 1)
+        found = tabular.run(made.mdp, made.phi, tree_settings, mode, 1)
         assert exact.value(made.mdp, found.pi) > 0.5 - 0.01
 
 
@@ -104,7 +104,7 @@ def test_pcpg_loses_nothing_to_errors_off_the_comparators_path_and_fitted_q_iter
     eps = diagnostics.misspecification(made.mdp, made.labels)
     assert eps.max() == pytest.approx(0.3)
     assert diagnostics.average_misspecification(made.mdp, made.labels, made.comparator) == 0.0
-    found = algorithm1.run(made.mdp, made.phi, Settings(N=12, T=60, eta=10.0, beta=beta_from_mass(0.01)), "exact")
+    found = tabular.run(made.mdp, made.phi, Settings(N=12, T=60, eta=10.0, beta=beta_from_mass(0.01)), "exact")
     target = exact.value(made.mdp, made.comparator)
     assert target - exact.value(made.mdp, found.pi) < 1e-3
     assert target - fitted_q_iteration(made.mdp, made.phi, uniform(made.mdp)).value > 0.3
@@ -113,7 +113,7 @@ def test_pcpg_loses_nothing_to_errors_off_the_comparators_path_and_fitted_q_iter
 def test_errors_on_the_comparators_path_cost_something_within_the_theorem(ratios):
     for kappa in (0.2, 0.6):
         made = swamp(kappa, on_path=True)
-        found = algorithm1.run(made.mdp, made.phi, Settings(N=12, T=60, eta=10.0, beta=beta_from_mass(0.01)), "exact")
+        found = tabular.run(made.mdp, made.phi, Settings(N=12, T=60, eta=10.0, beta=beta_from_mass(0.01)), "exact")
         gap = exact.value(made.mdp, made.comparator) - exact.value(made.mdp, found.pi)
         assert gap > 0.05
         bound = diagnostics.aggregation_bias(made.mdp, made.labels, made.comparator)
@@ -121,7 +121,7 @@ def test_errors_on_the_comparators_path_cost_something_within_the_theorem(ratios
 
 
 def test_the_swimmer_is_linear_in_its_kernel_with_the_stated_norm():
-    made = kernel_mdp.swimmer(30)
+    made = kernel.swimmer(30)
     gram = made.kernel(made.points, made.points)
     reward = made.mdp.r.reshape(-1)
     coefficients = np.linalg.solve(gram + 1e-10 * np.eye(len(gram)), reward)
@@ -130,9 +130,9 @@ def test_the_swimmer_is_linear_in_its_kernel_with_the_stated_norm():
 
 
 def test_the_kernel_explores_in_fewer_policies_than_one_hot_pairs_and_both_end_near_the_optimum():
-    made = kernel_mdp.swimmer(40)
+    made = kernel.swimmer(40)
     chosen = Settings(N=10, T=15, eta=4.0, lam=0.01, beta=beta_from_mass(0.02, 0.01), W=200.0)
-    dual, primal = (kernel_mdp.run_kernel(made, chosen, "exact", dual=which) for which in (True, False))
+    dual, primal = (kernel.run_kernel(made, chosen, "exact", dual=which) for which in (True, False))
     best = exact.optimal_policy(made.mdp).V[made.mdp.s0]
     assert dual.value > 0.97 * best and dual.gains[-1] < primal.gains[-1] / 2
     assert dual.known[2] == made.mdp.r.size > primal.known[2]

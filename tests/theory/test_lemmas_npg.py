@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pcpg.theory import algorithm1, critic, diagnostics, exact, parameters
+from pcpg.theory import critic, diagnostics, exact, parameters, tabular
 from pcpg.theory.augmented import augmented_comparator, augmented_mdp
 from pcpg.theory.information import max_information_gain
 from pcpg.theory.mdp import TabularMDP, check_features
@@ -128,7 +128,7 @@ def test_variance_and_bias_as_printed_fails_since_two_thetas_may_be_2W_apart(sce
     mdp = TabularMDP(P, r, gamma)
     right = np.tile([0.0, 1.0], (3, 1))  # the cover: always R
     visits = exact.occupancy(mdp, right)
-    bonus = algorithm1.theory_bonus(phi, visits, None, lam, beta, gamma)
+    bonus = tabular.theory_bonus(phi, visits, None, lam, beta, gamma)
     assert (bonus.b == 0).all()
     pi = np.array([[0.5, 0.5], [1e-9, 1 - 1e-9], [0.5, 0.5]])
     V, Q = exact.evaluate(mdp, pi)
@@ -149,7 +149,7 @@ def test_the_whole_bound_holds_on_linear_MDPs_and_is_never_near(scene, ratios, s
     W, T, N, A = it.linear.W, 20, 5, it.mdp.num_actions
     largest = np.einsum("sad,sad->sa", it.phi, it.phi).max()
     chosen = Settings(N=N, T=T, eta=np.sqrt(np.log(A) / T) / W, beta=0.5 * largest, lam=1.0, W=W)
-    found = algorithm1.run(it.mdp, it.phi, chosen, "exact")
+    found = tabular.run(it.mdp, it.phi, chosen, "exact")
     gain = max_information_gain(it.mdp, it.phi, N + 1, 1.0, tol=1e-2)
     bound = diagnostics.agnostic_bound(it.mdp, T, N, W, chosen.beta, 1.0, gain.value + gain.gap, 0.0, 0.0)
     gap = exact.optimal_policy(it.mdp).V[it.mdp.s0] - max(e.value for e in found.episodes)

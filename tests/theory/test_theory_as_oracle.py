@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import pcpg
-from pcpg.envs import tabular
-from pcpg.theory import algorithm1, exact, problems
+from pcpg.envs import tabular as env_tables
+from pcpg.theory import exact, problems, tabular
 
 COVARIANCE_TOLERANCE, BONUS_TOLERANCE, VALUE_TOLERANCE = 0.03, 0.15, 0.05
 EXPLORE = {"max_policies": 10, "visit_episodes": 1024}
@@ -25,7 +25,7 @@ class Trained(NamedTuple):
     """A deep run with the exact model of its environment, and the problem of the theory for the same instance."""
 
     run: Any
-    model: tabular.TabularModel
+    model: env_tables.TabularModel
     decisions: int
     problem: problems.Problem
 
@@ -64,7 +64,7 @@ def policy_table(trained, network):
 
 def exact_visits(trained, network):
     """Return the share of an episode's decisions at each pair, exactly."""
-    visits = tabular.occupancy(trained.model, policy_table(trained, network), trained.decisions)
+    visits = env_tables.occupancy(trained.model, policy_table(trained, network), trained.decisions)
     return visits / visits.sum()
 
 
@@ -107,7 +107,7 @@ def theory_form(trained, members):
     """Return the same from the exact occupancies of the members' policies."""
     S, A = trained.model.shape
     total = np.sum([exact_visits(trained, trained.run.cover.member(i)) for i in range(members)], axis=0)
-    return algorithm1.theory_bonus(np.eye(S * A).reshape(S, A, -1), total, np.arange(S * A), RIDGE, 1.0, 0.9).form
+    return tabular.theory_bonus(np.eye(S * A).reshape(S, A, -1), total, np.arange(S * A), RIDGE, 1.0, 0.9).form
 
 
 def test_bonuses_of_the_deep_cover_are_those_of_the_theory(trained):
@@ -123,20 +123,20 @@ def test_bonuses_of_a_smaller_cover_are_not(trained):
 
 def test_the_deep_agents_evaluation_is_the_exact_value_of_its_policy(trained):
     evaluation = trained.run.evaluate(2000)
-    truth = tabular.policy_value(trained.model, policy_table(trained, trained.run.policy.network), trained.decisions)
+    truth = env_tables.policy_value(trained.model, policy_table(trained, trained.run.policy.network), trained.decisions)
     assert abs(evaluation.mean_return[0] - truth) <= 4 * evaluation.standard_error[0] + 1e-3
 
 
 def test_deep_and_linear_agents_cover_the_same_states_and_reach_the_same_value(trained):
     problem, model = trained.problem, trained.model
     settings = problems.lock_settings(4, "exact")
-    linear = algorithm1.run(problem.mdp, problem.phi, settings, "exact")
-    best = tabular.optimal_value(model, trained.decisions)
-    deep_value = tabular.policy_value(model, policy_table(trained, trained.run.policy.network), trained.decisions)
+    linear = tabular.run(problem.mdp, problem.phi, settings, "exact")
+    best = env_tables.optimal_value(model, trained.decisions)
+    deep_value = env_tables.policy_value(model, policy_table(trained, trained.run.policy.network), trained.decisions)
     assert problem.raw_return is not None
     assert deep_value == pytest.approx(best, rel=VALUE_TOLERANCE)
     assert problem.raw_return(linear.pi) == pytest.approx(best, rel=VALUE_TOLERANCE)
-    reachable = ~model.terminal & (tabular.occupancy(model, np.full(model.shape, 1 / model.shape[1]), 99).sum(1) > 0)
+    reachable = ~model.terminal & (env_tables.occupancy(model, np.full(model.shape, 1 / model.shape[1]), 99).sum(1) > 0)
     deep_mass = sum(deep_visits(trained, i).sum(1) for i in range(int(trained.run.cover.size)))
     linear_mass = linear.cover.visits.sum((0, 2))
     assert (np.asarray(deep_mass)[reachable] > 0.02).all() and (linear_mass[reachable] > 0.02).all()

@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import pytest
 
-from pcpg.agents.compile_cache import CHECKED, drop_cut_entries, enable_compile_cache, own_folder
+from pcpg.training.compile_cache import CHECKED, drop_cut_entries, enable_compile_cache, own_folder
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 import pcpg
 from pcpg.api import RunWarning
+from pcpg.envs.adapters import names
 from pcpg.envs.options import InvalidOption
-from pcpg.envs.outside import names
 
 RESULTS = ("metrics.jsonl", "policy.safetensors", "summary.json")
 PPO = {"num_updates": 2, "num_episodes": 16, "minibatch_size": 16, "hidden": [8]}

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 import pcpg
-from pcpg.agents import run_config
-from pcpg.agents.run_config import RunConfig
-from pcpg.agents.training import start_run, train_run
+from pcpg import run_config
+from pcpg.run_config import RunConfig
 from pcpg.runs import checkpoints
 from pcpg.runs.arrays import read_arrays, write_arrays
 from pcpg.runs.errors import DamagedFile
+from pcpg.training.loop import start_run, train_run
 
 
 @pytest.fixture(scope="module")

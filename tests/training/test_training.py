@@ -16,19 +16,19 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pcpg.agents import training
-from pcpg.agents.build import build_agent
-from pcpg.agents.machine import device_kind
-from pcpg.agents.run_config import ConfigError, RunConfig
-from pcpg.agents.state import NonFinite
-from pcpg.agents.training import Progress, Trained, rounds_left, start_run, train_run
 from pcpg.envs import registry
 from pcpg.envs.probes import OneStep, ProbeState
+from pcpg.practice.build import build_agent
+from pcpg.run_config import ConfigError, RunConfig
 from pcpg.runs import checkpoints, documents
 from pcpg.runs.arrays import read_arrays
 from pcpg.runs.errors import DamagedFile, DiskFull, FolderInUse, FolderTaken, OtherVersion, RunError
 from pcpg.runs.folder import RunFolder
 from pcpg.runs.metrics import read_metrics
+from pcpg.state import NonFinite
+from pcpg.training import loop as training
+from pcpg.training.loop import Progress, Trained, rounds_left, start_run, train_run
+from pcpg.training.provenance import device_kind
 
 Tiny = Callable[..., dict[str, Any]]
 FINAL = ("metrics.jsonl", "policy.safetensors", "summary.json")

@@ -120,7 +120,7 @@ class Environment(abc.ABC, Generic[Params, State]):
         """
         raise TypeError(f"{type(self).__name__} has no cells")
 
-    # Optional: all observations, where they are few and functions of the state. For speed alone (agents/lookup.py).
+    # Optional: all observations, where they are few and functions of the state. For speed (practice/tabulated.py).
 
     def observation_table(self, params: Params) -> jax.Array | np.ndarray | None:
         """All observations of an instance, [number of states, ...], in the order of `state_index`; or None."""

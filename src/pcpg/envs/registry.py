@@ -5,13 +5,13 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from pcpg.envs import probes
+from pcpg.envs.adapters.names import is_outside, make_outside, outside_options
 from pcpg.envs.chain import Chain
 from pcpg.envs.deep_sea import DeepSea
 from pcpg.envs.lock import CombinationLock
 from pcpg.envs.maze import Maze
 from pcpg.envs.mountain_car import MountainCarContinuous
 from pcpg.envs.options import InvalidOption, Option, check_options, nearest, options_of
-from pcpg.envs.outside.names import is_outside, make_outside, outside_options
 from pcpg.envs.protocol import Environment
 
 Constructor = Callable[..., Environment[Any, Any]]
@@ -60,7 +60,7 @@ _ENTRIES: dict[str, Entry] = {
 def make(env_id: str, **options: Any) -> Environment[Any, Any]:
     """The environment registered under `env_id`, with the given options; a mistake in either is named.
 
-    Other people's environments have ids with a prefix, such as gymnasium:FrozenLake-v1 (see envs/outside).
+    Other people's environments have ids with a prefix, such as gymnasium:FrozenLake-v1 (see envs/adapters).
     """
     if is_outside(env_id):
         return make_outside(env_id, options)

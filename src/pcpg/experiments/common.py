@@ -14,10 +14,10 @@ import numpy as np
 from rich.console import Console
 from rich.markdown import Markdown
 
-from pcpg.agents.run_config import RunConfig
-from pcpg.agents.training import Observer, device_kind, start_run, train_run
+from pcpg.run_config import RunConfig
 from pcpg.runs.folder import RunFolder
 from pcpg.runs.metrics import read_metrics
+from pcpg.training.loop import Observer, device_kind, start_run, train_run
 
 Record = dict[str, Any]
 Scale = Literal["smoke", "laptop", "paper"]
@@ -83,7 +83,7 @@ def reproduce(
     headline: Callable[[Record], str] = lambda record: "",
 ) -> int:
     """Run all cells of an experiment that are not done, write its results and show them; the exit code."""
-    from pcpg.console import Display
+    from pcpg.cli.display import Display
 
     records: list[Record] = []
     for plan in plans:

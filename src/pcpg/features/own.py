@@ -13,8 +13,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from pcpg.envs.adapters.names import Functions
 from pcpg.envs.options import InvalidOption
-from pcpg.envs.outside.names import Functions
 from pcpg.envs.protocol import Environment
 from pcpg.features.base import FeatureMap
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pcpg.envs.outside.names import OURS, is_on_host
+from pcpg.envs.adapters.names import OURS, is_on_host
 from pcpg.envs.protocol import Environment
 from pcpg.envs.registry import make
 from pcpg.runs import checkpoints

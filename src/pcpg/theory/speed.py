@@ -9,11 +9,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from pcpg.cli.theory_output import Result, show, table
 from pcpg.features.kernels import RBF
-from pcpg.theory import algorithm1
+from pcpg.theory import tabular
 from pcpg.theory.linear_mdp import random_linear_mdp
 from pcpg.theory.mdp import TabularMDP
-from pcpg.theory.output import Result, show, table
 from pcpg.theory.rkhs import DualCover
 from pcpg.theory.settings import Settings, beta_from_mass
 
@@ -27,7 +27,7 @@ def exact_mode_seconds(
         made = made._replace(mdp=TabularMDP(made.mdp.P, made.mdp.r, made.mdp.gamma))
     settings = Settings(N=N, T=T, eta=3.0, lam=1e-3, beta=beta_from_mass(0.01, 1e-3))
     began = time.perf_counter()
-    algorithm1.run(made.mdp, made.phi, settings, "exact")
+    tabular.run(made.mdp, made.phi, settings, "exact")
     return time.perf_counter() - began
 
 

@@ -7,9 +7,9 @@ seed of PC-PG that used most, roll-ins counted. A task counts as solved by the m
 import dataclasses
 from typing import Any, Literal, NamedTuple
 
-from pcpg.agents.config import BaselineConfig, PCPGConfig, preset
-from pcpg.agents.run_config import RunConfig, from_plain
+from pcpg.config import BaselineConfig, PCPGConfig, preset
 from pcpg.experiments.common import Cell, Scale
+from pcpg.run_config import RunConfig, from_plain
 
 SEEDS: dict[Scale, int] = {"smoke": 1, "laptop": 5, "paper": 5}
 EVALUATION = 200

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import numpy as np
 
-from pcpg.agents.run_config import RunConfig
 from pcpg.api import load
 from pcpg.envs.lock import CombinationLock
 from pcpg.experiments import common
 from pcpg.experiments.common import Record, Watch
 from pcpg.experiments.lock.sweep import EVALUATION, SUCCESS, Cell, Scale
 from pcpg.reports.visits import read_visits
+from pcpg.run_config import RunConfig
 from pcpg.runs.folder import RunFolder
 from pcpg.runs.metrics import read_metrics
 

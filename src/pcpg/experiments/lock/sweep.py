@@ -11,7 +11,7 @@ found, on seeds of 1000 and more; 0 to 19 are reported.
 import dataclasses
 from typing import Literal, NamedTuple
 
-from pcpg.agents.config import PRESETS, AgentConfig, BaselineConfig, ExploitConfig, ExploreConfig, PCPGConfig, PPOConfig
+from pcpg.config import PRESETS, AgentConfig, BaselineConfig, ExploitConfig, ExploreConfig, PCPGConfig, PPOConfig
 
 Scale = Literal["smoke", "laptop", "paper"]
 

@@ -15,13 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from pcpg.agents.config import BaselineConfig, PCPGConfig
-from pcpg.agents.exploit_config import exploit_config, exploit_defaults
-from pcpg.agents.lanes import default_lanes
-from pcpg.agents.run_config import RunConfig, from_plain
 from pcpg.api import load
+from pcpg.config import BaselineConfig, PCPGConfig
 from pcpg.experiments.common import Cell, Record, Scale
 from pcpg.experiments.maze.sweep import ENV, agent_config
+from pcpg.exploit_config import exploit_config, exploit_defaults
+from pcpg.practice.program import default_lanes
+from pcpg.run_config import RunConfig, from_plain
 from pcpg.runs.errors import NotARun
 from pcpg.runs.folder import RunFolder
 

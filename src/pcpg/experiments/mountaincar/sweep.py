@@ -7,9 +7,9 @@ the seed of PC-PG that used most, roll-ins counted.
 
 import dataclasses
 
-from pcpg.agents.config import AgentConfig, BaselineConfig, PCPGConfig, preset
-from pcpg.agents.run_config import RunConfig, from_plain
+from pcpg.config import AgentConfig, BaselineConfig, PCPGConfig, preset
 from pcpg.experiments.common import Cell, Scale
+from pcpg.run_config import RunConfig, from_plain
 
 ENV = "MountainCarContinuous-v0"
 ALGOS = ("pcpg-bonus", "ppo-rnd", "ppo")

@@ -15,8 +15,8 @@ from pcpg.experiments.table1.fits import Growth, fit_growth
 from pcpg.experiments.table1.learners import maker
 from pcpg.experiments.table1.problems import accuracy, make
 from pcpg.experiments.table1.settings import SETTLE, Family, Settings
-from pcpg.theory.comparators import runner
-from pcpg.theory.comparators.registry import COMPARATORS
+from pcpg.theory.learners import runner
+from pcpg.theory.learners.registry import COMPARATORS
 
 
 def arguments(settings: Settings, family: Family, size: int, factor: float) -> dict[str, Any]:

@@ -9,9 +9,9 @@ visit on it draws; the sizes of PC-PG's own samples.
 from functools import partial
 from typing import Any
 
-from pcpg.theory.comparators.layout import Layout, Learner, Maker, Streams
-from pcpg.theory.comparators.pcpg import PCPG, practical
-from pcpg.theory.comparators.registry import COMPARATORS
+from pcpg.theory.learners.layout import Layout, Learner, Maker, Streams
+from pcpg.theory.learners.pcpg import PCPG, practical
+from pcpg.theory.learners.registry import COMPARATORS
 from pcpg.theory.settings import Settings, beta_from_mass
 
 # A factor f multiplies the width of a confidence interval, or what stands in its place (the noise of RLSVI, the step

@@ -14,7 +14,7 @@ from pcpg.experiments.common import Record
 from pcpg.experiments.table1.learners import allowed, maker
 from pcpg.experiments.table1.problems import Misspecified, errors, misspecified, unavoidable
 from pcpg.experiments.table1.settings import LOSS, OTHER_FACTORS, Settings
-from pcpg.theory.comparators import runner
+from pcpg.theory.learners import runner
 
 
 def arguments(settings: Settings, problem: Misspecified, factor: float) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from pcpg.experiments.table1 import exploration, misspecification, tree, tuning
 from pcpg.experiments.table1.cells import Cell
 from pcpg.experiments.table1.problems import MISSPECIFIED
 from pcpg.experiments.table1.settings import FAMILIES, Experiment, Family, Settings
-from pcpg.theory.comparators.registry import COMPARATORS
+from pcpg.theory.learners.registry import COMPARATORS
 
 
 def first_cells(settings: Settings, algos: Sequence[str], only: Sequence[Experiment]) -> list[Cell]:

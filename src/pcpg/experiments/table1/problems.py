@@ -24,9 +24,9 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from pcpg.experiments.table1.settings import CHAIN_DECISIONS, EPSILON, Family
-from pcpg.theory.comparators import problem
-from pcpg.theory.comparators.layout import Index
-from pcpg.theory.comparators.problem import Episodic
+from pcpg.theory.learners import problem
+from pcpg.theory.learners.layout import Index
+from pcpg.theory.learners.problem import Episodic
 from pcpg.theory.mdp import Array, Mask, TabularMDP
 
 Misspecified = Literal["mix", "wait", "local"]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pcpg.experiments.common import Scale
-from pcpg.theory.comparators.registry import COMPARATORS
+from pcpg.theory.learners.registry import COMPARATORS
 
 Experiment = Literal["A", "B", "C"]
 Family = Literal["lock", "chain", "deep sea"]

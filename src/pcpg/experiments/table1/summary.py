@@ -9,7 +9,7 @@ from pcpg.experiments.common import Record
 from pcpg.experiments.table1 import exploration
 from pcpg.experiments.table1.problems import MISSPECIFIED
 from pcpg.experiments.table1.settings import CHAIN_DECISIONS, EPSILON, FAMILIES, LOSS, SETTLE, Family, Settings
-from pcpg.theory.comparators.registry import COMPARATORS
+from pcpg.theory.learners.registry import COMPARATORS
 
 DELUDED = {"mix": 1.0 / 3.0, "wait": 0.5}
 """Loss of a learner that is deluded off the path, in units of kappa."""

@@ -6,7 +6,7 @@ from pcpg.experiments.common import Record
 from pcpg.experiments.table1.problems import MISSPECIFIED
 from pcpg.experiments.table1.settings import FAMILIES
 from pcpg.experiments.table1.tree import METHODS
-from pcpg.theory.comparators.registry import Row
+from pcpg.theory.learners.registry import Row
 
 Lines = list[str]
 

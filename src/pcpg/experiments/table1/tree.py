@@ -12,7 +12,7 @@ import numpy as np
 
 from pcpg.experiments.common import Record
 from pcpg.experiments.table1.settings import Settings
-from pcpg.theory import algorithm1, exact
+from pcpg.theory import exact, tabular
 from pcpg.theory.bootstrapping import fitted_q_iteration, lsvi_ucb
 from pcpg.theory.settings import Settings as Algorithm1Settings
 from pcpg.theory.settings import beta_from_mass
@@ -55,7 +55,7 @@ def measure(features: Kind, depth: int, seeds: Sequence[int], policies: int, pai
         optimal.append(float(exact.optimal_policy(tree.mdp).V[0]))
         fqi = fitted_q_iteration(tree.mdp, tree.phi, np.full(tree.mdp.shape, 1.0 / tree.mdp.r.size))
         lsvi = lsvi_ucb(tree.mdp, tree.phi, LSVI_EPISODES, depth + 2, 1.0, seed)
-        ours = algorithm1.run(tree.mdp, tree.phi, algorithm1_settings(policies, pairs), "sampled", seed)
+        ours = tabular.run(tree.mdp, tree.phi, algorithm1_settings(policies, pairs), "sampled", seed)
         reached = (fqi.value, lsvi.value, exact.value(tree.mdp, ours.pi))
         for name, one, used in zip(METHODS, reached, (fqi.steps, lsvi.steps, ours.steps), strict=True):
             value[name].append(float(one))

@@ -24,8 +24,8 @@ from pcpg.experiments.table1.settings import (
     Family,
     Settings,
 )
-from pcpg.theory.comparators import runner
-from pcpg.theory.comparators.problem import Episodic
+from pcpg.theory.learners import runner
+from pcpg.theory.learners.problem import Episodic
 
 TIE = float(np.log(1.25))
 HOPE = 1.0 / 3.0

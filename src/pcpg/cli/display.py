@@ -1,0 +1,237 @@
+"""What a person sees of a run in the terminal: live progress, and tables."""
+
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from pcpg.api import Evaluation, Run
+from pcpg.envs.registry import EnvironmentSpec, make
+from pcpg.reports.visits import CoverVisits
+from pcpg.runs.folder import RunFolder
+from pcpg.runs.metrics import read_metrics
+from pcpg.training.loop import Progress
+
+QUIET_SECONDS = 10.0
+"""Least time between two lines where the output is no terminal."""
+
+
+class Display:
+    """Live progress of a run: how far it is and the newest numbers; plain lines where there is no terminal."""
+
+    def __init__(self, console: Console, title: str) -> None:
+        self.console, self.title = console, title
+        self.began = time.monotonic()
+        self.progress: Progress | None = None
+        self.last_line: float | None = None
+        # Drawn anew four times a second, so that the clock goes on between two rounds.
+        self.live = Live(get_renderable=self._draw, console=console, refresh_per_second=4)
+
+    def __enter__(self) -> "Display":
+        if self.console.is_terminal:
+            self.live.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Leave the last state on the screen and give the cursor back."""
+        if self.live.is_started:
+            self.live.stop()
+
+    def __call__(self, progress: Progress) -> None:
+        """Show the newest round."""
+        self.progress = progress
+        now = time.monotonic()
+        is_due = self.last_line is None or now - self.last_line > QUIET_SECONDS
+        if not self.console.is_terminal and is_due and (progress.records or not progress.compiled):
+            self.last_line = now
+            self.console.print(f"{self.title}: {summary_line(progress)}", highlight=False, soft_wrap=True)
+
+    def _draw(self) -> RenderableType:
+        progress = self.progress
+        clock = Text(f"{clock_time(time.monotonic() - self.began)} elapsed", style="dim")
+        top = Table.grid(padding=(0, 2))
+        if progress is None:
+            top.add_row(Text(self.title, style="bold"), "starting", clock)
+            return top
+        bar = ProgressBar(total=max(progress.max_steps, 1), completed=progress.step, width=24)
+        top.add_row(Text(self.title, style="bold"), bar, round_text(progress))
+        state = Text(status(progress), style="" if progress.compiled else "yellow")
+        numbers = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+        if progress.records:
+            values = newest(progress)
+            for name in values:
+                numbers.add_column(name, no_wrap=True)
+            numbers.add_row(*values.values())
+        return Group(top, numbers, Text.assemble(clock, ", ", state))
+
+
+def title_of(config: Mapping[str, Any]) -> str:
+    """What a run is, in a few words."""
+    first, last = config["seed"], config["seed"] + config["seeds"] - 1
+    seeds = f"seed {first}" if first == last else f"seeds {first} to {last}"
+    return f"{config['algo']} on {config['env']}, {seeds}"
+
+
+def round_text(progress: Progress) -> str:
+    """How many rounds are done, and of how many at most."""
+    return f"round {progress.step} of at most {progress.max_steps}"
+
+
+def status(progress: Progress) -> str:
+    """What goes on, or how long it will take."""
+    if progress.step >= progress.max_steps:
+        return "done"
+    if not progress.compiled:
+        return "compiling: once for these settings, kept for later runs"
+    if progress.seconds_left is None:
+        return "time left: unknown until a round is over"
+    return f"at most {duration(progress.seconds_left)} left"
+
+
+def newest(progress: Progress) -> dict[str, str]:
+    """The numbers of the newest round of each seed, lowest to highest over the seeds."""
+    records = progress.records
+    speed = progress.env_steps / max(progress.seconds, 1e-9)
+    values = {
+        "phase": " and ".join(dict.fromkeys(str(record["phase"]) for record in records)) or "-",
+        "policies": _span(records, "policies", "{:.0f}"),
+        "steps a seed": _span(records, "env_steps", "{:,.0f}"),
+        "steps/s": f"{speed:,.0f}" if progress.env_steps else "-",
+        "bonus": _span(records, "train/bonus", "{:.3g}"),
+        "return": _span(records, "return", "{:.2f}"),
+        "coverage": _span(records, "coverage", "{:.0%}"),
+    }
+    # Baselines have no cover, and some environments no cells.
+    absent = [name for name in ("policies", "coverage") if not any(name in record for record in records)]
+    return {name: value for name, value in values.items() if name not in absent}
+
+
+def summary_line(progress: Progress) -> str:
+    """The newest round in one line."""
+    values = newest(progress) if progress.records else {}
+    numbers = ", ".join(f"{name} {value}" for name, value in values.items() if value != "-")
+    return "; ".join(part for part in (round_text(progress), numbers, status(progress)) if part)
+
+
+def _span(records: Iterable[Mapping[str, Any]], name: str, form: str) -> str:
+    """Lowest to highest over the seeds."""
+    values = [record[name] for record in records if record.get(name) is not None]
+    if not values:
+        return "-"
+    low, high = form.format(min(values)), form.format(max(values))
+    return low if low == high else f"{low} to {high}"
+
+
+def duration(seconds: float) -> str:
+    """A time in words short enough for a line."""
+    if seconds < 90:
+        return f"{max(seconds, 0):.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def clock_time(seconds: float) -> str:
+    """A time as a clock shows it, such as 1:02:03."""
+    minutes, seconds = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"
+
+
+SHADES = "░▒▓█"
+
+
+def shade(share: float) -> str:
+    """A block whose darkness tells how often a cell was visited, as a share of the most visited one."""
+    return "·" if share <= 0 else SHADES[min(3, int(share * 4))]
+
+
+def visits_table(visits: CoverVisits) -> Table:
+    """A row a policy of the cover, a last one for the weighted cover; each panel of cells as shaded blocks."""
+    seen = f"Visits of the cover, seed {visits.seed}: {visits.covered:.0%} of the cells"
+    title = seen if visits.grid.size else f"The cover, seed {visits.seed}; no cells are counted here"
+    rows = visits.grid.rows
+    table = Table(title=title, title_justify="left", show_lines=len(rows) > 1)
+    labels = ["\n".join(rows)] if 1 < len(rows) <= 4 else []  # a tall grid is a map that needs none
+    for name in ("policy", "weight", "return", *("" for _ in labels), *visits.grid.panels):
+        table.add_column(name, no_wrap=True)
+    for index, counts in enumerate(visits.counts):
+        numbers = (f"{visits.weights[index]:.3f}", f"{visits.returns[index]:.2f}")
+        table.add_row(str(index), *numbers, *labels, *_panels(counts))
+    table.add_row("cover", "1", "", *labels, *_panels(visits.mixture))
+    return table
+
+
+def _panels(counts: np.ndarray) -> list[str]:
+    """Each panel as lines of blocks; the square root makes rare visits visible."""
+    if not counts.size:
+        return []
+    scale = np.sqrt(counts / max(counts.max(), 1e-12))
+    return ["\n".join("".join(shade(share) for share in row) for row in panel) for panel in scale]
+
+
+def result_table(folder: RunFolder) -> Table:
+    """A row a seed: what a finished run spent and reached."""
+    summary = folder.read_summary()
+    solved = make(folder.config["env"], **folder.config["env_options"]).solved_return
+    # Where no return is to be reached, what was visited says how far it came.
+    rows = read_metrics(folder.metrics) if solved is None else []
+    visited = {row["seed"]: row["coverage"] for row in rows if "coverage" in row}
+    table = Table("seed")
+    for name in (
+        "policies",
+        "environment steps",
+        *(["cells visited"] if visited else []),
+        "final return",
+        "best return",
+    ):
+        table.add_column(name, justify="right")
+    if solved is not None:
+        table.add_column(f"solved (> {solved:g})")
+    for index, seed in enumerate(summary["seeds"]):
+        final, best = summary["final_return"][index], summary["best_return"][index]
+        row = [str(seed), str(summary["policies"][index] or "-"), f"{summary['env_steps'][index]:,}"]
+        row += [f"{visited[seed]:.1%}"] if visited else []
+        row += ["-" if value is None else f"{value:.2f}" for value in (final, best)]
+        if solved is not None:
+            row.append("yes" if final is not None and final > solved else "no")
+        table.add_row(*row)
+    return table
+
+
+def evaluation_table(run: Run, played: Evaluation) -> Table:
+    """A row a seed: the mean return over fresh episodes."""
+    solved = run.env.solved_return
+    table = Table("seed")
+    for name in ("mean return", "standard error"):
+        table.add_column(name, justify="right")
+    if solved is not None:
+        table.add_column(f"solved (> {solved:g})")
+    for seed, mean, error in zip(run.config.seed_list, played.mean_return, played.standard_error, strict=True):
+        mark = [] if solved is None else ["yes" if mean > solved else "no"]
+        table.add_row(str(seed), f"{mean:.3f}", f"{error:.3f}", *mark)
+    return table
+
+
+def envs_table(entries: Iterable[EnvironmentSpec]) -> Table:
+    """An environment a row: what it is, its options as flags with their defaults, its spaces."""
+    table = Table("environment", "what it is", show_lines=True)
+    table.columns[0].no_wrap = True
+    for entry in entries:
+        options = [
+            f"--env.{option.name}{' ...' if option.required else f' {option.default}'}" for option in entry.options
+        ]
+        facts = Table.grid(padding=(0, 2, 0, 0))
+        facts.add_column(style="dim", no_wrap=True)
+        facts.add_row("options", "  ".join(options) or "none")
+        facts.add_row("observations", entry.observation_space)
+        facts.add_row("actions", entry.action_space)
+        table.add_row(entry.id, Group(entry.summary, facts))
+    return table

@@ -1,0 +1,237 @@
+"""The flags of the command line, made from dataclasses; those of `train` depend on environment and algorithm.
+
+What needs JAX is imported where it is used: help and mistakes answer at once.
+"""
+
+import dataclasses
+import inspect
+import itertools
+import json
+import typing
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tyro
+
+if typing.TYPE_CHECKING:
+    from pcpg.run_config import RunConfig
+
+Flag = tyro.conf.FlagCreatePairsOff[bool]
+JsonFlag = Annotated[Flag, tyro.conf.arg(help="One JSON object on stdout, everything else on stderr.")]
+
+
+LogFlag = Annotated[
+    tuple[Literal["tensorboard", "wandb"], ...],
+    tyro.conf.arg(help="Log to these as well as to metrics.jsonl; each is an extra of the package."),
+]
+
+
+class Mistake(Exception):
+    """Something in a command that cannot be done; the message says what was expected."""
+
+
+def parse(kind: Any, arguments: list[str], program: str) -> Any:
+    """A dataclass from arguments; --help and flags that are not there end the process with a message."""
+    try:
+        return tyro.cli(kind, args=arguments, prog=program, config=(tyro.conf.AvoidSubcommands,))
+    except ValueError as error:  # a value that its dataclass refuses
+        raise Mistake(str(error)) from error
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainFlags:
+    """What `train` takes whatever the environment and the algorithm."""
+
+    environment: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="ENV")]
+    """Environment; `pcpg envs` lists them, with their options. Others' by gymnasium:ID, bsuite:NAME or gymnax:NAME."""
+    algo: Literal["pcpg", "pcpg-bonus", "ppo", "ppo-rnd"] = "pcpg"
+    """pcpg explores, then exploits; pcpg-bonus explores with the reward added; ppo; ppo-rnd adds random network
+    distillation."""
+    seeds: int = 1
+    """How many seeds, all in one program."""
+    seed: int = 0
+    """The first seed."""
+    out: Annotated[str, tyro.conf.arg(metavar="DIR")] = ""
+    """Run folder to make; by default a new one under runs/."""
+    config: Annotated[str, tyro.conf.arg(metavar="FILE")] = ""
+    """JSON file with settings, or the config.json of a run; flags override its entries."""
+    lanes: int = 0
+    """Width of the program over seeds; 0 chooses by the device."""
+    log: LogFlag = ()
+    json: JsonFlag = False
+
+
+def read_train_flags(arguments: list[str], notice: Callable[[str], None]) -> tuple["RunConfig", TrainFlags]:
+    """The configuration that the arguments of `train` ask for, checked, and the flags beside it."""
+    from pcpg.run_config import RunConfig
+
+    given, words = _given_config(arguments, notice)
+    flags = parse(_train_type(given), words, "pcpg train")
+    features = {}
+    if hasattr(flags, "features"):
+        options = dict(given.feature_options) | dataclasses.asdict(flags.phi)
+        features = {"features": flags.features, "feature_seed": flags.feature_seed, "feature_options": options}
+    config = RunConfig(
+        env=given.env,
+        algo=given.algo,
+        agent=flags.agent,
+        env_options=_env_options(flags, given),
+        seed=flags.seed,
+        seeds=flags.seeds,
+        lanes=flags.lanes,
+        **features,
+    )
+    return config.resolved(), flags
+
+
+def _given_config(arguments: list[str], notice: Callable[[str], None]) -> tuple["RunConfig", list[str]]:
+    """The settings that decide which other flags there are, and the arguments with ENV among them."""
+    from pcpg.envs.adapters.names import is_outside
+    from pcpg.run_config import RunConfig
+
+    words = list(arguments)
+    file = _value_of(words, "--config")
+    given = _read_config(Path(file)) if file else {}
+    env_id = _environment_in(words)
+    if env_id is None and "env" in given:
+        words.insert(0, str(given["env"]))
+    elif env_id is None and {"-h", "--help"} & set(words):
+        env_id = "CombinationLock-v0"
+    elif env_id is None:
+        raise Mistake("name an environment first, as in `pcpg train CombinationLock-v0`; `pcpg envs` lists them")
+    # Another environment, algorithm or feature map than the file's has other settings.
+    for entry, settings, value in (
+        ("env", "env_options", env_id),
+        ("algo", "agent", _value_of(words, "--algo")),
+        ("features", "feature_options", _value_of(words, "--features")),
+    ):
+        if value is None:
+            continue
+        if given.get(entry, value) != value and given.pop(settings, None):
+            notice(f"{value}: '{settings}' in {file} belongs to {given[entry]} and is left out")
+        given[entry] = value
+    if is_outside(str(given["env"])):
+        options, words = _free_options(words)
+        given["env_options"] = dict(given.get("env_options", {})) | options
+    return RunConfig.from_json(given), words
+
+
+def _free_options(words: list[str]) -> tuple[dict[str, Any], list[str]]:
+    """The flags `--env.KEY VALUE` of somebody else's environment, whose options nobody knows here; the other words."""
+    options, rest, index = {}, [], 0
+    while index < len(words):
+        name, equals, value = words[index].partition("=")
+        if not name.startswith("--env."):
+            rest.append(words[index])
+        else:
+            if not equals:
+                index += 1
+                if index == len(words):
+                    raise Mistake(f"{name} needs a value")
+                value = words[index]
+            options[name.removeprefix("--env.").replace("-", "_")] = _literal(value)
+        index += 1
+    return options, rest
+
+
+def _literal(text: str) -> Any:
+    """A value as it is written in JSON or in Python; else the text itself."""
+    try:
+        return json.loads({"True": "true", "False": "false", "None": "null"}.get(text, text))
+    except ValueError:
+        return text
+
+
+def _env_options(flags: Any, given: "RunConfig") -> dict[str, Any]:
+    if not hasattr(flags, "env"):
+        return dict(given.env_options)
+    return {field.name: getattr(flags.env, field.name) for field in dataclasses.fields(flags.env)}
+
+
+def _train_type(given: "RunConfig") -> Any:
+    """The dataclass of the flags of `train`, for this environment and this algorithm."""
+    from pcpg.config import PCPGConfig
+    from pcpg.envs.adapters.names import is_outside
+    from pcpg.features import FEATURES
+
+    env = given.make_env()
+    fields: list[Any] = []
+    about = "Another environment or algorithm has other flags: name it before --help."
+    if is_outside(given.env):
+        listing = ", ".join(f"{name} ({value})" for name, value in given.env_options.items())
+        about += f" Options of the environment are given as --env.KEY VALUE; those that have a value: {listing}."
+    else:
+        fields.append(("env", type(env), dataclasses.field(default=env)))
+    if isinstance(given.agent, PCPGConfig):
+        names = Annotated[Literal[tuple(FEATURES)], tyro.conf.arg(help="Feature map phi of the cover's covariance.")]
+        seed = Annotated[int, tyro.conf.arg(help="Of feature maps that are drawn at random: one map for all seeds.")]
+        phi = _phi_type(FEATURES[given.features], given.feature_options)
+        fields += [
+            ("features", names, dataclasses.field(default=given.features)),
+            ("feature_seed", seed, dataclasses.field(default=given.feature_seed)),
+            ("phi", phi, dataclasses.field(default=phi())),
+        ]
+    without_prefix = Annotated[type(given.agent), tyro.conf.arg(name="")]
+    fields.append(("agent", without_prefix, dataclasses.field(default=given.agent)))
+    fields += [
+        (field.name, field.type, dataclasses.field(default=getattr(given, field.name)))
+        for field in dataclasses.fields(TrainFlags)
+        if field.name in ("algo", "seeds", "seed", "lanes")
+    ]
+    made = dataclasses.make_dataclass("Train", fields, bases=(TrainFlags,), frozen=True)
+    made.__doc__ = f"Train {given.algo} on {given.env} and leave a run folder behind.\n\n{about}"
+    return made
+
+
+def _phi_type(build: Callable[..., Any], given: Mapping[str, Any]) -> Any:
+    """The dataclass of a feature map's own flags: those of its options that a flag can hold."""
+    simple = (int, float, bool, str, float | None, int | None)
+    fields = [
+        (name, option.annotation, dataclasses.field(default=given.get(name, option.default)))
+        for name, option in inspect.signature(build).parameters.items()
+        if option.kind is option.KEYWORD_ONLY and option.annotation in simple
+    ]
+    made = dataclasses.make_dataclass("Phi", fields, frozen=True)
+    made.__doc__ = "Of the feature map."
+    return made
+
+
+def _environment_in(words: list[str]) -> str | None:
+    """ENV: the first argument, or after flags the first that is a known id and no folder's name."""
+    from pcpg.envs.adapters.names import is_outside
+    from pcpg.envs.registry import spec
+
+    if words and not words[0].startswith("-"):
+        return words[0]
+    known = {entry.id for entry in spec()}
+    pairs = itertools.pairwise(words)
+    return next((word for flag, word in pairs if (word in known or is_outside(word)) and flag != "--out"), None)
+
+
+def _value_of(arguments: list[str], flag: str) -> str | None:
+    """The value of a flag, given as `flag VALUE` or `flag=VALUE`; of the last one, where there are several."""
+    value = None
+    for index, argument in enumerate(arguments):
+        if argument == flag:
+            if index + 1 == len(arguments) or arguments[index + 1].startswith("--"):
+                raise Mistake(f"{flag} needs a value")
+            value = arguments[index + 1]
+        elif argument.startswith(f"{flag}="):
+            value = argument.split("=", 1)[1]
+    return value
+
+
+def _read_config(path: Path) -> dict[str, Any]:
+    """A configuration file: a plain JSON object, or the config.json of a run."""
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise Mistake(f"--config {path}: {error.strerror}") from error
+    except ValueError as error:
+        raise Mistake(f"--config {path} is not JSON: {error}") from error
+    if isinstance(data, dict) and "format_version" in data:
+        data = data.get("content")
+    if not isinstance(data, dict):
+        raise Mistake(f"--config {path} must hold a JSON object, got a {type(data).__name__}")
+    return data

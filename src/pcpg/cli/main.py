@@ -1,0 +1,214 @@
+"""The command line: which commands there are, their help, and how errors are told.
+
+Flags come from the fields of frozen dataclasses. With --json one JSON object goes to stdout; everything else a
+person is to read goes to stderr. A mistake of the user's is one line on stderr and exit code 2; a run that had to
+stop exits with 1, one that Ctrl-C stopped with 130. PCPG_TRACEBACK=1 shows where an error came from.
+
+A command is loaded when it is asked for: help and mistakes answer at once.
+"""
+
+import difflib
+import importlib
+import os
+import select
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from pcpg.cli.flags import Mistake, parse
+from pcpg.cli.output import STOPPED, loading, print_json
+from pcpg.runs.errors import DiskFull, RunError
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run one command and exit."""
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    console = Console(stderr=True)
+    try:
+        code = run_command(arguments, console)
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        _say_error(console, "stopped", "interrupted")
+        code = STOPPED
+    except BrokenPipeError:
+        if not _reader_has_gone():
+            raise  # another pipe: that of a simulator or a worker
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 1
+    except Exception as error:
+        kind, code = _judge(error)
+        if kind is None:
+            raise
+        _say_error(console, kind, str(error))
+    sys.exit(code)
+
+
+def _reader_has_gone() -> bool:
+    """Whether nobody reads stdout any more, as in `pcpg envs --json | head`."""
+    if not hasattr(select, "poll"):
+        return True
+    poll = select.poll()
+    poll.register(sys.stdout.fileno(), 0)
+    return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
+
+
+def run_command(arguments: list[str], console: Console) -> int:
+    """Dispatch to a command; the exit code."""
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        _print_help()
+        return 0
+    if arguments[0] == "--version":
+        from pcpg import __version__
+
+        print(__version__)
+        return 0
+    name, rest = arguments[0], arguments[1:]
+    if name not in COMMANDS:
+        near = difflib.get_close_matches(name, COMMANDS, n=1, cutoff=0.0)[0]
+        raise Mistake(f"unknown command {name!r}; did you mean {near!r}? Valid: {', '.join(COMMANDS)}")
+    return COMMANDS[name].run(name, rest, console)
+
+
+def _judge(error: Exception) -> tuple[str | None, int]:
+    """How an error is introduced and the exit code; None for one that is not the user's but a bug."""
+    if os.environ.get("PCPG_TRACEBACK"):
+        return None, 1
+    if isinstance(error, DiskFull):
+        return "stopped", 1
+    if isinstance(error, Mistake | RunError) or (isinstance(error, ValueError) and _is_our_refusal(error)):
+        return "error", 2
+    from pcpg.state import NonFinite
+
+    if isinstance(error, NonFinite):
+        return "stopped", 1
+    if "RESOURCE_EXHAUSTED" in str(error):
+        return "stopped: out of memory; fewer --ppo.num-episodes or --lanes need less", 1
+    return None, 1
+
+
+def _is_our_refusal(error: Exception) -> bool:
+    """Whether this package raised the error itself: what JAX or NumPy refuse in the middle of things is a bug."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return Path(frames[-1].filename).is_relative_to(Path(__file__).parent)
+
+
+# the kinds of commands
+
+
+class Command:
+    """A command whose flags are the fields of a dataclass, named as `module:Class`."""
+
+    def __init__(self, home: str, summary: str) -> None:
+        self.home, self.summary = home, summary
+
+    def run(self, name: str, arguments: list[str], console: Console) -> int:
+        return parse(_load(self.home), arguments, f"pcpg {name}")(console)
+
+
+class FreeCommand(Command):
+    """A command that reads its arguments itself, since its flags depend on the first; named as `module:function`."""
+
+    def run(self, name: str, arguments: list[str], console: Console) -> int:
+        return _load(self.home)(arguments, console)
+
+
+class Group:
+    """A command of commands, such as `pcpg reproduce lock`, each named as `module:Class`."""
+
+    def __init__(self, summary: str, members: dict[str, str]) -> None:
+        self.summary, self.members = summary, members
+
+    def run(self, name: str, arguments: list[str], console: Console) -> int:
+        if not arguments or arguments[0] in ("-h", "--help"):
+            for member in self.members:
+                console.print(f"  pcpg {name} {member} --help", highlight=False)
+            return 0
+        member = arguments[0]
+        if member not in self.members:
+            near = difflib.get_close_matches(member, self.members, n=1, cutoff=0.0)[0]
+            valid = ", ".join(self.members)
+            raise Mistake(f"unknown command 'pcpg {name} {member}'; did you mean {near!r}? Valid: {valid}")
+        with loading(console):
+            kind = _load(self.members[member])
+        return self.execute(parse(kind, arguments[1:], f"pcpg {name} {member}"), console)
+
+    def execute(self, command: Any, console: Console) -> int:
+        return command(console)
+
+
+class TheoryGroup(Group):
+    """Commands that give back a result and know how to show it."""
+
+    def execute(self, command: Any, console: Console) -> int:
+        try:
+            result = command()
+        except ValueError as error:
+            raise Mistake(str(error)) from error
+        if not command.json:
+            command.render(result)
+        print_json(result, command.json)
+        return 0
+
+
+def _load(home: str) -> Any:
+    module, _, kind = home.partition(":")
+    return getattr(importlib.import_module(module), kind)
+
+
+# A new command is a line here and a dataclass there.
+COMMANDS: dict[str, Command | Group] = {
+    "train": FreeCommand("pcpg.cli.train:train", "Train on an environment and leave a run folder behind."),
+    "exploit": FreeCommand("pcpg.cli.exploit:exploit", "Train on the cover of a finished run, for any reward."),
+    "resume": Command("pcpg.cli.train:Resume", "Go on with an interrupted run, to the same result."),
+    "evaluate": Command("pcpg.cli.evaluate:Evaluate", "Play fresh episodes with the final policy of each seed."),
+    "show": Command("pcpg.cli.show:Show", "Where the policies of a cover went: visits by cell."),
+    "report": Command("pcpg.cli.report:Report", "Write a page about one run or several, to look at and to show."),
+    "video": Command("pcpg.cli.video:Video", "Show episodes of a policy in a GIF or an MP4."),
+    "export": Command("pcpg.cli.export:Export", "Store episodes of a cover's policies as a Minari dataset."),
+    "envs": Command("pcpg.cli.envs:Envs", "List the environments that can be trained on, with their options."),
+    "reproduce": Group(
+        "Reproduce a claim of the paper, with its table and figures.",
+        {
+            "lock": "pcpg.experiments.lock.command:ReproduceLock",
+            "environments": "pcpg.experiments.environments.command:ReproduceEnvironments",
+            "maze": "pcpg.experiments.maze.command:ReproduceMaze",
+            "mountaincar": "pcpg.experiments.mountaincar.command:ReproduceMountainCar",
+            "table1": "pcpg.experiments.table1.command:ReproduceTable1",
+        },
+    ),
+    "theory": TheoryGroup(
+        "The provable algorithm on small MDPs, and the numbers of its theorem.",
+        {
+            "run": "pcpg.cli.theory:Run",
+            "parameters": "pcpg.cli.theory:Parameters",
+            "tree": "pcpg.cli.theory_examples:Tree",
+            "aggregation": "pcpg.cli.theory_examples:Aggregation",
+            "kernel": "pcpg.cli.theory_examples:Kernel",
+            "compare": "pcpg.cli.theory_compare:Compare",
+        },
+    ),
+}
+
+
+# what is said
+
+
+def _say_error(console: Console, kind: str, text: str) -> None:
+    console.print(f"[bold red]{escape(kind)}:[/] {escape(text)}", highlight=False, soft_wrap=True)
+
+
+def _print_help() -> None:
+    console = Console()
+    console.print("[bold]pcpg[/]: explore an environment with a policy cover, then exploit it.\n", highlight=False)
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2))
+    for name, command in COMMANDS.items():
+        table.add_row(f"  [bold]pcpg {name}[/]", command.summary)
+    console.print(table)
+    console.print("\n`pcpg COMMAND --help` explains each. A first run, of a minute or two:", highlight=False)
+    console.print("  pcpg train CombinationLock-v0 --env.horizon 5 --seeds 4 --out runs/first", highlight=False)

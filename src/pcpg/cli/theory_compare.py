@@ -1,0 +1,116 @@
+"""`pcpg theory compare`: any of the table's algorithms on one problem, with counted samples and exact returns."""
+
+import sys
+import time
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from pcpg.cli.theory_output import Result, finish, show, table
+from pcpg.theory.learners import problem, runner
+from pcpg.theory.learners.registry import COMPARATORS
+
+SIZES = {"lock": 4, "deep-sea": 8, "riverswim": 6, "random": 20}
+
+
+@dataclass(frozen=True)
+class Compare:
+    """Run algorithms of the paper's table on one problem, with the same budget of samples for each seed."""
+
+    algos: tuple[str, ...] = ("pc-pg", "ucbvi", "psrl", "npg")
+    """Names, as in the table: e3, r-max, ucrl2, ucbvi, psrl, rlsvi, ucb-q, npg, oppo, pc-pg ..."""
+    scales: tuple[float, ...] = ()
+    """The scale factor of each, in the same order; by default its own, which for most is its paper's constants."""
+    mdp: Literal["lock", "deep-sea", "riverswim", "random"] = "lock"
+    """The problem."""
+    horizon: int | None = None
+    """Depth of the lock, side of the sea, states of RiverSwim or of the random MDP; by default 4, 8, 6, 20."""
+    budget: int = 100_000
+    """Samples (environment steps) that each seed may take."""
+    seeds: int = 5
+    """How many instances, with consecutive seeds."""
+    seed: int = 0
+    """The first seed."""
+    points: int = 100
+    """Points of the grid of samples at which the policy in force is evaluated exactly."""
+    epsilon: float = 0.05
+    """Accuracy, as a share of the gap between the optimal return and that of uniform play."""
+    json: bool = False
+    """Print one JSON object on standard output."""
+    out: Path | None = None
+    """Write the JSON object to this file too."""
+
+    def __call__(self) -> Result:
+        """Return for every algorithm the samples to epsilon and the final return of each seed."""
+        self._check()
+        seeds = list(range(self.seed, self.seed + self.seeds))
+        made = self._problem(seeds)
+        eps = self.epsilon * (made.optimal() - made.uniform())
+        rows: Result = {}
+        for i, name in enumerate(self.algos):
+            began, options = time.perf_counter(), {"scale": self.scales[i]} if self.scales else {}
+            history = runner.run(made, partial(COMPARATORS[name].make, **options), seeds, self.budget, self.points)
+            needed = runner.samples_to(history, eps)
+            rows[name] = {
+                "samples_to_epsilon": needed,
+                "solved": int(np.isfinite(needed).sum()),
+                "final_return": history.returns[:, -1],
+                "steps": history.steps,
+                **options,
+            }
+            print(
+                f"{name}: {rows[name]['solved']} of {self.seeds}, {time.perf_counter() - began:.1f} s", file=sys.stderr
+            )
+        result: Result = {
+            "mdp": made.name,
+            "budget": self.budget,
+            "seeds": seeds,
+            "epsilon": eps,
+            "optimal_return": made.optimal(),
+            "uniform_return": made.uniform(),
+            "algos": rows,
+        }
+        return finish(result, self.out)
+
+    def _check(self) -> None:
+        unknown = [name for name in self.algos if name not in COMPARATORS]
+        if unknown or not self.algos:
+            raise ValueError(f"algos is {self.algos}; expected some of {', '.join(COMPARATORS)}")
+        if self.scales and len(self.scales) != len(self.algos):
+            raise ValueError(f"{len(self.scales)} scales for {len(self.algos)} algos; expected one for each, or none")
+        if self.seeds < 1 or self.seed < 0:
+            raise ValueError(f"seeds is {self.seeds} and seed is {self.seed}; expected seeds >= 1 and seed >= 0")
+        if self.horizon is not None and self.horizon < 1:
+            raise ValueError(f"horizon is {self.horizon}; expected at least one")
+        if not 0.0 < self.epsilon < 1.0:
+            raise ValueError(f"epsilon is {self.epsilon}; expected a share of the gap, above 0 and below 1")
+
+    def _problem(self, seeds: list[int]) -> problem.Episodic:
+        if self.mdp not in SIZES:
+            raise ValueError(f"mdp is {self.mdp!r}; expected one of {', '.join(SIZES)}")
+        size = self.horizon or SIZES[self.mdp]
+        if self.mdp == "lock":
+            return problem.lock(size, seeds)
+        if self.mdp == "deep-sea":
+            return problem.deep_sea(size, seeds)
+        if self.mdp == "riverswim":
+            return problem.riverswim(len(seeds), size)
+        return problem.random_problem(len(seeds), num_states=size)
+
+    @staticmethod
+    def render(result: Result) -> None:
+        """Print the algorithms as a table on standard error."""
+        title = (
+            f"{result['mdp']}, {result['budget']:,} samples a seed, optimal return {result['optimal_return'][0]:.3g}"
+        )
+        made = table(title, "algorithm", "solved", "median samples to eps", "final return, least", "median")
+        for name, row in result["algos"].items():
+            needed = sorted(np.inf if x is None else x for x in row["samples_to_epsilon"])
+            middle = needed[len(needed) // 2]
+            shown = f"{middle:,.0f}" if np.isfinite(middle) else "> budget"
+            last = row["final_return"]
+            made.add_row(name, f"{row['solved']} of {len(needed)}", shown, f"{min(last):.3f}", f"{np.median(last):.3f}")
+        show(made)

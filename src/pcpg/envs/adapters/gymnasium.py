@@ -1,0 +1,151 @@
+"""A Gymnasium environment, or a vector of them, as an environment on the host."""
+
+import dataclasses
+import functools
+import signal
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.vector import AsyncVectorEnv, VectorEnv
+
+from pcpg.envs.adapters.minigrid import declared_space
+from pcpg.envs.adapters.players import PlainPlayers, VectorPlayers
+from pcpg.envs.adapters.spaces import Actions, Observations, actions_of, observations_of
+from pcpg.envs.host import HostEnvironment, Players
+from pcpg.envs.options import InvalidOption, require_int
+from pcpg.envs.spaces import Box, Discrete, Image, MultiDiscrete
+
+LARGEST = 1e6
+"""Bounds beyond which nobody means them."""
+
+Maker = Callable[[], Any]
+"""Makes a gymnasium.Env or a gymnasium.vector.VectorEnv."""
+
+
+def _in_worker(make: Maker) -> Any:
+    """An environment in a process of its own, which leaves Ctrl-C to the one that trains: a round is finished first."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    return make()
+
+
+@dataclasses.dataclass(frozen=True)
+class GymnasiumEnv(HostEnvironment):
+    """Environments made by a function; equal where function and settings are."""
+
+    name: str
+    make: Maker
+    max_steps_wanted: int = 0
+    """Decisions of a training episode; 0: the environment's own limit."""
+    num_envs: int = 32
+    """Environments that play side by side."""
+    workers: int = 0
+    """Processes that step an environment each, beside this one; 0: all are stepped here."""
+
+    def __post_init__(self) -> None:
+        require_int("max_steps", self.max_steps_wanted, minimum=0)
+        require_int("num_envs", self.num_envs, minimum=1)
+        require_int("workers", self.workers, minimum=0)
+
+    @functools.cached_property
+    def _first(self) -> Any:
+        """One environment, to ask for its spaces; it plays too."""
+        env = self.make()
+        if not isinstance(env, gymnasium.Env | VectorEnv):
+            raise InvalidOption(
+                f"{self.name} must give a gymnasium.Env or a gymnasium.vector.VectorEnv, got a {type(env).__name__}"
+            )
+        return env
+
+    @functools.cached_property
+    def _observations(self) -> Observations:
+        return observations_of(declared_space(self._first))
+
+    @functools.cached_property
+    def _actions(self) -> Actions:
+        vector = isinstance(self._first, VectorEnv)
+        return actions_of(self._first.single_action_space if vector else self._first.action_space)
+
+    @property
+    def observation_space(self) -> Box | Image:
+        return self._observations.space
+
+    @property
+    def action_space(self) -> Discrete | MultiDiscrete | Box:
+        return self._actions.space
+
+    @functools.cached_property
+    def limit(self) -> int | None:
+        """The environment's own time limit, None where it has none."""
+        return time_limit(self._first)
+
+    @property
+    def max_steps(self) -> int:
+        if self.limit is None and not self.max_steps_wanted:
+            raise InvalidOption(
+                f"{self.name} has no time limit of its own (neither spec.max_episode_steps nor max_steps): "
+                "say after how many steps an episode is cut, by the option max_steps (--env.max_steps)"
+            )
+        return min(self.limit or self.max_steps_wanted, self.max_steps_wanted or self.limit or 0)
+
+    @property
+    def bounds(self) -> tuple[np.ndarray, np.ndarray] | None:
+        space = declared_space(self._first)
+        if not isinstance(space, gymnasium.spaces.Box) or isinstance(self.observation_space, Image):
+            return None
+        low, high = (np.asarray(bound, np.float64).reshape(-1) for bound in (space.low, space.high))
+        known = space.dtype != np.uint8 and bool(np.all(np.abs(np.stack([low, high])) < LARGEST))
+        return (low, high) if known else None
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        return self._observations.notices
+
+    @property
+    def evaluation_env(self) -> "GymnasiumEnv":
+        is_whole = self.limit is None or self.max_steps == self.limit
+        return self if is_whole else dataclasses.replace(self, max_steps_wanted=0)
+
+    @property
+    def solved_return(self) -> float | None:
+        threshold = getattr(getattr(self._first, "spec", None), "reward_threshold", None)
+        return None if threshold is None else float(threshold)
+
+    @property
+    def players(self) -> Players:
+        return self._players
+
+    @functools.cached_property
+    def _players(self) -> Players:
+        if isinstance(self._first, VectorEnv):
+            return VectorPlayers(self._first, self._observations, self._actions)
+        if self.workers:
+            # Not by fork: JAX has threads, and a copy of a process with threads may hang.
+            vector = AsyncVectorEnv([functools.partial(_in_worker, self.make)] * self.workers, context="forkserver")
+            return VectorPlayers(vector, self._observations, self._actions)
+        envs = [self._first, *(self.make() for _ in range(self.num_envs - 1))]
+        return PlainPlayers(envs, self._observations, self._actions)
+
+    def encode(self, observation: Any) -> np.ndarray:
+        """An observation of the environment as networks see it."""
+        return self._observations.encode(observation)
+
+    def decode(self, action: np.ndarray) -> Any:
+        """An action of a policy as the environment takes it."""
+        return self._actions.decode(np.asarray(action)[None])[0]
+
+
+def time_limit(env: Any) -> int | None:
+    """The most steps of an episode: of the spec, of a TimeLimit wrapper, or an attribute `max_steps`."""
+    spec = getattr(env, "spec", None)
+    if spec is not None and spec.max_episode_steps:
+        return int(spec.max_episode_steps)
+    if getattr(env, "envs", None):  # of a vector, those of its first environment
+        return time_limit(env.envs[0])
+    if isinstance(env, gymnasium.Env):
+        for name in ("_max_episode_steps", "max_steps"):
+            value = env.get_wrapper_attr(name) if env.has_wrapper_attr(name) else None
+            if isinstance(value, int | np.integer) and value > 0:
+                return int(value)
+    return None

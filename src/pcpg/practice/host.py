@@ -1,0 +1,183 @@
+"""Improve and visit on environments that are stepped on the host: only the gathering of episodes differs.
+
+Episodes are played in NumPy (episodes.py); what is learned and measured from the episodes is the code of improve.py and
+visit.py, compiled. Random numbers of an update, the seeds of its episodes among them, follow from run seed, round and
+update alone: a round can be repeated.
+"""
+
+import functools
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from pcpg.cover.rollin import RollIn, mixed_log_prob
+from pcpg.envs.host import HostEnvironment
+from pcpg.policies.distributions import Distribution
+from pcpg.policies.networks import ActorCritic
+from pcpg.practice.episodes import Played, play
+from pcpg.practice.ppo import Carry, ImproveInputs, ImproveOutputs, Learner
+from pcpg.practice.program import Program
+from pcpg.practice.rollout import Rollout
+from pcpg.practice.visit import VisitInputs, Visitor, Visits
+
+VISIT = 2**31
+"""Number of the visits among the updates of a round: none has it."""
+
+
+class Update(NamedTuple):
+    """What the compiled part of an update takes."""
+
+    inputs: ImproveInputs
+    carry: Carry
+    played: Played | None  # None: who rolls in is asked for
+    index: Any  # int32, of the update in its round
+
+
+def improve_program(
+    learner: Learner, lanes: int, axes: Any = 0
+) -> "Program[ImproveInputs, ImproveOutputs] | HostImprove":
+    """The program that improves policies: compiled as a whole, or with episodes played on the host."""
+    if isinstance(learner.env, HostEnvironment):
+        return HostImprove(learner, learner.env)
+    return Program(learner.improve, lanes, axes)
+
+
+def visit_program(visitor: Visitor, lanes: int) -> "Program[VisitInputs, Visits] | HostVisit":
+    """The program that plays episodes with policies, likewise."""
+    if isinstance(visitor.env, HostEnvironment):
+        return HostVisit(visitor, visitor.env)
+    return Program(visitor.visit, lanes)
+
+
+class HostImprove:
+    """`improve` for an environment on the host: all updates of a round, for one seed after the other."""
+
+    def __init__(self, learner: Learner, env: HostEnvironment) -> None:
+        self.learner, self.env = learner, env
+        self._draw = Program(self._draw_roll_in, lanes=1)
+        self._learn: dict[int, Program[Update, Any]] = {}  # by the number of samples kept
+
+    @property
+    def compilations(self) -> int:
+        return sum(program.compilations for program in (self._draw, *self._learn.values()))
+
+    @property
+    def compile_seconds(self) -> float:
+        return sum(program.compile_seconds for program in (self._draw, *self._learn.values()))
+
+    def __call__(self, inputs: Sequence[ImproveInputs]) -> list[ImproveOutputs]:
+        """The policy of each seed after the round."""
+        return [self._round(seed_inputs) for seed_inputs in inputs]
+
+    def _round(self, inputs: ImproveInputs) -> ImproveOutputs:
+        carry = Carry(inputs.policy, inputs.adam, inputs.rnd)
+        # Of the inputs the learning needs the task and the bonus alone; the rest would be copied at every update.
+        cover = None if inputs.cover is None else inputs.cover._replace(members=None)  # pyright: ignore
+        task = inputs._replace(policy=None, adam=None, rnd=None, cover=cover)  # pyright: ignore
+        measured = []
+        for index in range(self.learner.config.num_updates):
+            played = self._play(inputs, carry.policy, index)
+            learn = self._learner_of(self._keep(played))
+            [(carry, measurements)] = learn([Update(task, carry, played, np.int32(index))])
+            measured.append(measurements)
+        metrics, steps, finite = jax.tree.map(lambda *leaves: np.stack(leaves), *measured)
+        means = {name: _mean_of_known(values) for name, values in metrics.items()}
+        return ImproveOutputs(*carry, np.sum(steps, dtype=np.int32), means, finite)  # pyright: ignore
+
+    def _keep(self, played: Played) -> int:
+        """Samples to learn from: room for all own steps, in whole minibatches; an eighth, quarter or half of all.
+
+        Many environments end most of their episodes early: without this, minibatches would be empty for the most.
+        """
+        t = np.arange(len(played.alive))[:, None]
+        own = np.count_nonzero(played.alive if played.length is None else played.alive & (t >= played.length))
+        minibatch = min(self.learner.config.minibatch_size, played.alive.size)
+        rooms = [max(1, played.alive.size // share // minibatch) * minibatch for share in (8, 4, 2)]
+        return next((room for room in rooms if room >= own), played.alive.size // minibatch * minibatch)
+
+    def _learner_of(self, keep: int) -> "Program[Update, Any]":
+        if keep not in self._learn:
+            self._learn[keep] = Program(functools.partial(self._learn_from, keep), lanes=1)
+        return self._learn[keep]
+
+    def _play(self, inputs: ImproveInputs, policy: ActorCritic, index: int) -> Played:
+        roll_in = None
+        if inputs.cover is not None:
+            roller = inputs._replace(policy=None, adam=None, rnd=None)  # pyright: ignore[reportArgumentType]
+            [roll_in] = self._draw([Update(roller, None, None, np.int32(index))])  # pyright: ignore
+        rng = np.random.default_rng([int(inputs.seed), int(inputs.round), index])
+        episodes = self.learner.config.num_episodes
+        return play(self.env, policy, rng, episodes, roll_in=roll_in, epsilon=float(inputs.task.epsilon))
+
+    def _keys(self, inputs: ImproveInputs, index: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+        key = jax.random.fold_in(jax.random.key(inputs.seed), inputs.round)
+        key_gather, key_keep, key_fit = jax.random.split(jax.random.fold_in(key, index), 3)
+        return key_gather, key_keep, key_fit
+
+    def _draw_roll_in(self, update: Update) -> RollIn | None:
+        return self.learner.draw_roll_in(update.inputs, self._keys(update.inputs, update.index)[0])
+
+    def _learn_from(self, keep: int, update: Update) -> Any:
+        _, key_keep, key_fit = self._keys(update.inputs, update.index)
+        progress = update.index.astype(jnp.float32) / self.learner.config.num_updates
+        data = rollout_of(update.played, update.carry.policy, self.learner.distribution, update.inputs.task.epsilon)
+        return self.learner.learn(update.inputs, update.carry, data, (key_keep, key_fit), progress, keep)
+
+
+class HostVisit:
+    """`visit` for an environment on the host."""
+
+    def __init__(self, visitor: Visitor, env: HostEnvironment) -> None:
+        self.visitor, self.env = visitor, env
+        self._measure = Program(self._measure_played, lanes=1)
+
+    @property
+    def compilations(self) -> int:
+        return self._measure.compilations
+
+    @property
+    def compile_seconds(self) -> float:
+        return self._measure.compile_seconds
+
+    def __call__(self, inputs: Sequence[VisitInputs]) -> list[Visits]:
+        """What the policy of each seed saw and earned."""
+        return [self._visit(seed_inputs) for seed_inputs in inputs]
+
+    def _visit(self, inputs: VisitInputs) -> Visits:
+        rng = np.random.default_rng([int(inputs.seed), int(inputs.round), VISIT])
+        played = play(self.env, inputs.policy, rng, self.visitor.num_episodes, greedy=self.visitor.greedy)
+        return self._measure([(inputs.phi, played)])[0]
+
+    def _measure_played(self, inputs: tuple[Any, Played]) -> Visits:
+        phi, played = inputs
+        return self.visitor.measure(phi, _rollout(played, jnp.zeros_like(played.rewards), jnp.asarray(played.alive)))
+
+
+def rollout_of(played: Any, policy: ActorCritic, distribution: Distribution, epsilon: Any) -> Rollout:
+    """Episodes as the learner takes them: with the log-density of what acted, and where the policy itself did.
+
+    Where the cover acted the density is the policy's own; nothing is learned from those steps.
+    """
+    log_probs = distribution.log_prob(policy.outputs(played.observations[:-1]), played.actions)
+    own = jnp.asarray(played.alive)
+    if played.length is not None:
+        t = jnp.arange(played.rewards.shape[0])[:, None]
+        mixed = mixed_log_prob(log_probs, distribution.random_log_prob(played.actions), epsilon)
+        log_probs = jnp.where(t == played.length, mixed, log_probs)
+        own = played.alive & (t >= played.length)
+    return _rollout(played, log_probs, own)
+
+
+def _rollout(played: Any, log_probs: jax.Array, own: jax.Array) -> Rollout:
+    arrays = played._asdict()
+    del arrays["length"]
+    return Rollout(**arrays, log_probs=log_probs, own=own, cells=jnp.full(own.shape, -1, jnp.int32))
+
+
+def _mean_of_known(values: np.ndarray) -> np.ndarray:
+    """Mean over the updates that have the quantity, NaN where none has."""
+    known = values[~np.isnan(values)]
+    return known.mean() if known.size else np.asarray(np.nan, values.dtype)

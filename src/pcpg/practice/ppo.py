@@ -1,0 +1,365 @@
+"""`improve`: all updates of one policy as one compiled program (line 7 of Algorithm 1, with PPO inside).
+
+One program serves exploration, exploitation and the baselines: what differs between them, the coefficients of
+reward and bonus, the schedules and the share of episodes that start at the start state, are arrays.
+"""
+
+import dataclasses
+import math
+import operator
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from pcpg.config import PPOConfig
+from pcpg.cover.bonus import BonusForm, bonus_of_form, quadratic_form
+from pcpg.cover.rollin import RollIn, draw_roll_in
+from pcpg.envs.protocol import Environment
+from pcpg.learning.ppo import ppo_loss
+from pcpg.learning.returns import gae, normalise
+from pcpg.learning.rnd import RND, RNDConfig, discounted_sums, intrinsic_rewards, prediction_error
+from pcpg.learning.shuffle import random_order
+from pcpg.learning.update import Adam, minimise
+from pcpg.policies.distributions import Distribution, for_space
+from pcpg.policies.networks import ActorCritic
+from pcpg.policies.normaliser import Normaliser
+from pcpg.practice.rollout import Rollout, rollout
+from pcpg.practice.tabulated import Table, at_observations, of_pairs, seen_through, table_of
+
+Metrics = dict[str, jax.Array]
+
+
+class Task(NamedTuple):
+    """What a round is to learn, as arrays, so that another task is no other program."""
+
+    reward_coef: Any
+    bonus_coef: Any
+    start_share: Any  # share of the episodes without roll-in
+    epsilon: Any  # of the first own step
+    learning_rate: Any  # [2] at the first and after the last update of the round
+    entropy_coef: Any  # [2] likewise
+    advantage_floor: Any
+
+
+def make_task(
+    *,
+    reward_coef: float,
+    bonus_coef: float,
+    start_share: float,
+    epsilon: float,
+    learning_rate: tuple[float, float],
+    entropy_coef: tuple[float, float],
+    advantage_floor: float,
+) -> Task:
+    """A task from plain numbers."""
+    values = (reward_coef, bonus_coef, start_share, epsilon, learning_rate, entropy_coef, advantage_floor)
+    return Task(*(np.asarray(value, np.float32) for value in values))
+
+
+class CoverArrays(NamedTuple):
+    """The cover as the compiled program sees it."""
+
+    phi: Any | None  # feature map, an Equinox module; None: roll-in alone, no bonus
+    whiten: Any  # [d, d], see cover/bonus.py; None without a feature map
+    members: ActorCritic  # stacked [capacity, ...], or those of several covers one after the other
+    weights: Any  # [capacity] on the simplex
+    first: Any | None = None  # where this cover's members begin, int32; None: at the front
+
+
+class ImproveInputs(NamedTuple):
+    """Everything one round of one seed depends on."""
+
+    seed: Any  # uint32
+    round: Any  # int32
+    env_params: Any
+    policy: ActorCritic
+    adam: Adam
+    task: Task
+    cover: CoverArrays | None  # None: no roll-in and no elliptical bonus
+    rnd: RND | None
+
+
+class ImproveOutputs(NamedTuple):
+    """The policy after the round and what was measured on the way."""
+
+    policy: ActorCritic
+    adam: Adam
+    rnd: RND | None
+    env_steps: jax.Array  # int32, roll-ins counted
+    metrics: Metrics  # means over the updates of the round
+    finite: jax.Array  # bool [num_updates, len(WATCHED)]
+
+
+class Samples(NamedTuple):
+    """What minibatches are cut from, [n, ...]."""
+
+    observations: jax.Array
+    actions: jax.Array
+    log_probs: jax.Array
+    advantages: jax.Array
+    targets: jax.Array
+    mask: jax.Array
+    next_observations: jax.Array | None  # only for RND
+
+
+class Carry(NamedTuple):
+    """What one update hands to the next."""
+
+    policy: ActorCritic
+    adam: Adam
+    rnd: RND | None
+
+
+WATCHED = ("reward", "observation", "bonus", "loss")
+"""What must stay finite, in the order in which a non-finite number would spread."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Learner:
+    """The constants of the program; its methods are pure functions of arrays."""
+
+    env: Environment
+    config: PPOConfig
+    num_groups: int = 1
+    bonus_form: BonusForm = "root"
+    beta: float = 1.0  # of the indicator form
+    sample_share: float = 1.0  # the start share for which the batch is sized
+    rnd: RNDConfig | None = None
+    autoreset: bool = False  # a new episode where one ends; only without a cover
+
+    @property
+    def distribution(self) -> Distribution:
+        return for_space(self.env.action_space)
+
+    def improve(self, inputs: ImproveInputs) -> ImproveOutputs:
+        """Run all updates of a round for one seed."""
+        num_updates = self.config.num_updates
+        key = jax.random.fold_in(jax.random.key(inputs.seed), inputs.round)
+
+        def update(carry: Carry, scanned: tuple[jax.Array, jax.Array]) -> tuple[Carry, Any]:
+            index, key = scanned
+            return self._update(inputs, carry, key, index.astype(jnp.float32) / num_updates)
+
+        carry = Carry(inputs.policy, inputs.adam, inputs.rnd)
+        keys = jax.random.split(key, num_updates)
+        carry, (metrics, steps, finite) = jax.lax.scan(update, carry, (jnp.arange(num_updates), keys))
+        metrics = {name: _mean_where_finite(value) for name, value in metrics.items()}
+        return ImproveOutputs(*carry, jnp.sum(steps, dtype=jnp.int32), metrics, finite)
+
+    def num_samples(self, has_roll_in: bool) -> int:
+        """Samples kept of an update: the expected number of own steps, in whole minibatches.
+
+        Roll-in steps, about half of all, are not learned from. A fixed number keeps the shapes fixed: own steps
+        beyond it are left out at random, and places beyond the own steps are masked.
+        """
+        length = self.env.max_steps
+        rolled = (1 - self.sample_share) * (length + 1) / (2 * length)
+        share = self.sample_share + rolled if has_roll_in else 1.0
+        total = self.config.num_episodes * length
+        minibatch = min(self.config.minibatch_size, total)
+        return max(1, math.floor(total * share / minibatch)) * minibatch
+
+    def _update(
+        self, inputs: ImproveInputs, carry: Carry, key: jax.Array, progress: jax.Array
+    ) -> tuple[Carry, tuple[Metrics, jax.Array, jax.Array]]:
+        key_gather, key_keep, key_fit = jax.random.split(key, 3)
+        data = self._gather(inputs, carry.policy, key_gather)
+        return self.learn(inputs, carry, data, (key_keep, key_fit), progress)
+
+    def learn(
+        self,
+        inputs: ImproveInputs,  # of which the task and the cover's bonus are used
+        carry: Carry,
+        data: Rollout,
+        keys: tuple[jax.Array, jax.Array],
+        progress: jax.Array,  # share of the round that is over
+        keep: int | None = None,  # samples kept; None: as many as expected
+    ) -> tuple[Carry, tuple[Metrics, jax.Array, jax.Array]]:
+        """One update from these episodes: what goes on to the next, and metrics, steps and what was finite."""
+        key_keep, key_fit = keys
+        task = inputs.task
+        table = table_of(self.env, inputs.env_params)
+        bonus, rnd = self._bonus(inputs, carry.rnd, data, table)
+        rewards, normaliser = self._earned(carry.policy, data)
+        critic = seen_through(table, carry.policy)
+        values = critic.value(data.observations)
+        next_values = None if data.next_observations is None else critic.value(data.next_observations)
+        keep = self.num_samples(self.sample_share < 1.0) if keep is None else keep
+        total = task.reward_coef * rewards + task.bonus_coef * bonus
+        with_next = rnd is not None
+        samples = self._samples(data, total, values, task, key_keep, keep, with_next=with_next, next_values=next_values)
+        entropy_coef = _between(task.entropy_coef, progress)
+        predictor = None if rnd is None else rnd.predictor
+        target = None if rnd is None else rnd.target
+        (policy, predictor), adam, losses = minimise(
+            lambda params, part: self._loss(params, part, target, entropy_coef, table),
+            (carry.policy, predictor),
+            carry.adam,
+            samples,
+            key_fit,
+            _between(task.learning_rate, progress),
+            num_epochs=self.config.num_epochs,
+            minibatch_size=self.config.minibatch_size,
+            max_grad_norm=self.config.max_grad_norm,
+        )
+        if normaliser is not None:  # for the next episodes: those of this update were played by the old one
+            seen = data.observations[:-1].reshape(-1, *data.observations.shape[2:])
+            seen = at_observations(lambda observations: observations, table, seen)
+            normaliser = normaliser.with_observations(seen, data.alive.reshape(-1))
+            policy = dataclasses.replace(policy, normaliser=normaliser)
+        new_rnd = None if rnd is None else rnd._replace(predictor=predictor)
+        metrics = losses | {"return": _mean_return(data), "bonus": _masked_mean(bonus, data.own)}
+        observed = (data.observations, data.next_observations)
+        watched = (data.rewards, observed, bonus, losses["policy_loss"] + losses["value_loss"])
+        finite = jnp.stack([_all_finite(values) for values in watched])
+        return Carry(policy, adam, new_rnd), (metrics, jnp.sum(data.alive, dtype=jnp.int32), finite)
+
+    def _gather(self, inputs: ImproveInputs, policy: ActorCritic, key: jax.Array) -> Rollout:
+        key_roll_in, key_rollout = jax.random.split(key)
+        roll_in = self.draw_roll_in(inputs, key_roll_in)
+        table = table_of(self.env, inputs.env_params)
+        if table is not None and roll_in is not None:
+            roll_in = roll_in._replace(policies=jax.vmap(lambda member: seen_through(table, member))(roll_in.policies))
+        return rollout(
+            self.env,
+            inputs.env_params,
+            seen_through(table, policy),
+            self.distribution,
+            key_rollout,
+            num_episodes=self.config.num_episodes,
+            roll_in=roll_in,
+            epsilon=inputs.task.epsilon,
+            numbered=table is not None,
+            autoreset=self.autoreset,
+        )
+
+    def draw_roll_in(self, inputs: ImproveInputs, key: jax.Array) -> RollIn | None:
+        """Who acts before the policy in the episodes of an update, and for how long; None without a cover."""
+        if inputs.cover is None:
+            return None
+        return draw_roll_in(
+            key,
+            inputs.cover.members,
+            inputs.cover.weights,
+            first=inputs.cover.first,
+            num_episodes=self.config.num_episodes,
+            num_groups=self.num_groups,
+            horizon=self.env.max_steps,
+            start_share=inputs.task.start_share,
+        )
+
+    def _bonus(
+        self, inputs: ImproveInputs, rnd: RND | None, data: Rollout, table: Table | None
+    ) -> tuple[jax.Array, RND | None]:
+        cover = inputs.cover
+        if cover is not None and cover.phi is not None:
+            phi, whiten = cover.phi, cover.whiten
+            form = of_pairs(lambda *pairs: quadratic_form(phi.batch(*pairs), whiten), self.distribution, table, data)
+            return bonus_of_form(form, self.bonus_form, beta=self.beta, gamma=self.config.gamma), rnd
+        if rnd is not None and self.rnd is not None:
+            error = at_observations(partial(prediction_error, rnd.predictor, rnd.target), table, data.following)
+            return intrinsic_rewards(rnd, error, data.own, gamma=self.config.gamma, config=self.rnd, ends=data.ends)
+        return jnp.zeros_like(data.rewards), rnd
+
+    def _earned(self, policy: ActorCritic, data: Rollout) -> tuple[jax.Array, Normaliser | None]:
+        """The rewards as the policy's critic counts them, and its normaliser with their returns added."""
+        normaliser = policy.normaliser
+        if normaliser is None:
+            return data.rewards, None
+        returns = discounted_sums(data.rewards, self.config.gamma, data.ends)
+        normaliser = normaliser.with_returns(returns.reshape(-1), data.alive.reshape(-1))
+        return normaliser.earned(data.rewards), normaliser
+
+    def _samples(
+        self,
+        data: Rollout,
+        rewards: jax.Array,
+        values: jax.Array,
+        task: Task,
+        key: jax.Array,
+        keep: int,
+        *,
+        with_next: bool,
+        next_values: jax.Array | None = None,  # None: the next value of step t is that of observation t + 1
+    ) -> Samples:
+        advantages, targets = gae(
+            rewards,
+            values[:-1],
+            values[1:] if next_values is None else next_values,
+            data.terminated,
+            data.truncated,
+            gamma=self.config.gamma,
+            lam=self.config.gae_lambda,
+        )
+        samples = Samples(
+            data.observations[:-1],
+            data.actions,
+            data.log_probs,
+            normalise(advantages, data.own, task.advantage_floor),
+            targets,
+            data.own,
+            data.following if with_next else None,
+        )
+        samples = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), samples)
+        if keep == samples.mask.shape[0]:
+            return samples
+        order = random_order(key, samples.mask.shape[0], last=~samples.mask)
+        return jax.tree.map(lambda x: x[order[:keep]], samples)
+
+    def _loss(
+        self,
+        params: tuple[ActorCritic, Any],
+        part: Samples,
+        target: Any,
+        entropy_coef: jax.Array,
+        table: Table | None,
+    ) -> tuple[jax.Array, Metrics]:
+        policy, predictor = params
+        outputs, value = at_observations(policy.outputs_and_value, table, part.observations)
+        loss, metrics = ppo_loss(
+            self.distribution.log_prob(outputs, part.actions),
+            self.distribution.entropy(outputs),
+            value,
+            behaviour_log_prob=part.log_probs,
+            advantage=part.advantages,
+            target=part.targets,
+            mask=part.mask,
+            clip_eps=self.config.clip_eps,
+            entropy_coef=entropy_coef,
+            value_coef=self.config.value_coef,
+        )
+        if part.next_observations is None:
+            return loss, metrics
+        error = at_observations(partial(prediction_error, predictor, target), table, part.next_observations)
+        rnd_loss = jnp.sum(jnp.where(part.mask, error, 0.0)) / jnp.maximum(jnp.sum(part.mask), 1)
+        return loss + rnd_loss, metrics | {"rnd_loss": rnd_loss}
+
+
+def _between(ends: jax.Array, progress: jax.Array) -> jax.Array:
+    return ends[0] + (ends[1] - ends[0]) * progress
+
+
+def _all_finite(tree: Any) -> jax.Array:
+    return jax.tree.reduce(operator.and_, jax.tree.map(lambda values: jnp.all(jnp.isfinite(values)), tree))
+
+
+def _mean_return(data: Rollout) -> jax.Array:
+    """Mean over the episodes that the policy played from their start and, with autoreset, to their end."""
+    if data.ends is None:
+        whole = jnp.all(data.own | ~data.alive, axis=0)
+        return _masked_mean(jnp.sum(data.rewards, axis=0), whole)
+    finished = jax.lax.cummax(data.ends.astype(jnp.int32), axis=0, reverse=True) > 0  # an end is still to come
+    return jnp.sum(jnp.where(finished, data.rewards, 0.0)) / jnp.sum(data.ends)
+
+
+def _masked_mean(values: jax.Array, mask: jax.Array) -> jax.Array:
+    """Mean over the mask; NaN where the mask is empty."""
+    return jnp.sum(jnp.where(mask, values, 0.0)) / jnp.sum(mask)
+
+
+def _mean_where_finite(values: jax.Array) -> jax.Array:
+    """Mean over the updates that have the quantity (no episode may have started at the start state)."""
+    return jnp.nanmean(values)

@@ -1,0 +1,179 @@
+"""Episodic problems with L decisions and reset to s0, an instance for each seed, and exact undiscounted returns.
+
+States of the problem lie in layers, as the learner's do (see `layout`); `observed` says which state of the learner
+each of them is seen as. Rewards are shifted and scaled into [0, 1] for the learner, which changes no order of
+policies since all episodes have L decisions; returns are reported in the environment's own reward.
+"""
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from pcpg.theory.learners.layout import Index, Layout
+from pcpg.theory.mdp import Array, TabularMDP, random_mdp
+
+
+@dataclass(frozen=True, eq=False)
+class Episodic:
+    """An episodic problem in layers, for n seeds; made by the functions below."""
+
+    name: str
+    first: tuple[int, ...]  # L + 2 entries: the states of step h are first[h] .. first[h + 1] - 1
+    P: Array  # [n, X, A, W] probability of each state of the next layer
+    r: Array  # [n, X, A] reward in [0, 1]
+    observed: Index  # [X and layer L] the learner's state
+    layout: Layout
+    low: float  # raw reward = low + (high - low) r
+    high: float
+
+    @property
+    def n(self) -> int:
+        """The number of instances, one for each seed."""
+        return len(self.P)
+
+    @property
+    def horizon(self) -> int:
+        """The number of decisions of an episode."""
+        return len(self.first) - 2
+
+    def returns(self, pi: Array) -> Array:
+        """Return the exact expected raw return [n] of policies [n, S, A] over the learner's states."""
+        chosen = pi[:, self.observed[: self.first[-2]]]
+        return self._backward(lambda h, Q: (chosen[:, self.first[h] : self.first[h + 1]] * Q).sum(-1))
+
+    def optimal(self) -> Array:
+        """Return the best expected raw return [n] of any policy that sees the true state and the time."""
+        return self._backward(lambda _, Q: Q.max(-1))
+
+    def uniform(self) -> Array:
+        """Return the expected raw return [n] of uniform play."""
+        return self._backward(lambda _, Q: Q.mean(-1))
+
+    def _backward(self, value: Callable[[int, Array], Array]) -> Array:
+        V = np.zeros((self.n, 1))
+        for h in range(self.horizon - 1, -1, -1):
+            here, wide = slice(self.first[h], self.first[h + 1]), self.first[h + 2] - self.first[h + 1]
+            V = V if h < self.horizon - 1 else np.zeros((self.n, wide))
+            V = value(h, self.r[:, here] + np.einsum("nxaw,nw->nxa", self.P[:, here, :, :wide], V))
+        return self.low * self.horizon + (self.high - self.low) * V[:, 0]
+
+
+def build(
+    name: str, layers: Sequence[Index], P: Array, raw: Array, low: float, high: float, labels: ArrayLike | None = None
+) -> Episodic:
+    """Return the problem of P [n, states, A, states] and raw rewards [n, states, A] with these states at each time.
+
+    The first layer must be s0 alone. `labels` [states] aggregates: states of equal label look the same at equal times.
+    """
+    labels = np.arange(P.shape[1]) if labels is None else np.asarray(labels)
+    if labels.shape != (P.shape[1],):
+        raise ValueError(f"labels have shape {labels.shape}; expected ({P.shape[1]},), one for each state")
+    if len(layers) < 2 or len(layers[0]) != 1:
+        raise ValueError("expected at least one decision, and s0 alone in the first layer")
+    inside = np.concatenate(layers[:-1])
+    if not low < high or raw[:, inside].min() < low - 1e-9 or raw[:, inside].max() > high + 1e-9:
+        raise ValueError(f"raw rewards must lie in the range ({low}, {high})")
+    n, actions, width = len(P), P.shape[2], max(map(len, layers))
+    first = tuple(int(k) for k in np.cumsum([0, *map(len, layers)]))
+    rows = np.zeros((n, first[-2], actions, width))
+    for h, (here, after) in enumerate(itertools.pairwise(layers)):
+        rows[:, first[h] : first[h + 1], :, : len(after)] = P[:, here][..., after]
+    if np.abs(rows.sum(-1) - 1.0).max() > 1e-8:
+        raise ValueError(f"{name}: some move of a layer does not lead into the next one")
+    rows /= rows.sum(-1, keepdims=True)  # a correction of rounding only: every draw must find its outcome
+    seen = [np.unique(labels[layer]) for layer in layers]
+    starts = np.cumsum([0, *map(len, seen)])
+    places = [starts[h] + np.searchsorted(seen[h], labels[layer]) for h, layer in enumerate(layers)]
+    layout = Layout(tuple(int(k) for k in starts), actions, _shared(seen))
+    scaled = np.clip((raw[:, inside] - low) / (high - low), 0.0, 1.0)
+    return Episodic(name, first, rows, scaled, np.concatenate(places).astype(np.int64), layout, low, high)
+
+
+def _shared(seen: Sequence[Array]) -> Index:
+    """Return a number for each decision state: equal where the label and the labels of the next layer are equal."""
+    numbers: dict[tuple[int, tuple[int, ...]], int] = {}
+    keys = [(int(z), tuple(map(int, after))) for here, after in itertools.pairwise(seen) for z in here]
+    return np.array([numbers.setdefault(key, len(numbers)) for key in keys], dtype=np.int64)
+
+
+def layered(
+    name: str,
+    P: Array,
+    raw: Array,
+    start: int,
+    decisions: int,
+    low: float,
+    high: float,
+    labels: ArrayLike | None = None,
+) -> Episodic:
+    """Return a problem whose states hold their time already: layers are what can be reached at each step."""
+    moves = P.max((0, 2)) > 0.0
+    layer = np.arange(P.shape[1]) == start
+    layers = [np.flatnonzero(layer)]
+    for _ in range(decisions):
+        layer = moves[layer].any(0)
+        layers.append(np.flatnonzero(layer))
+    every = np.concatenate(layers)
+    if len(every) != len(set(every.tolist())):
+        raise ValueError(f"{name}: a state can be met at two times; use `timed`")
+    return build(name, layers, P, raw, low, high, labels)
+
+
+def timed(
+    name: str, mdp: TabularMDP, decisions: int, n: int, high: float = 1.0, labels: ArrayLike | None = None
+) -> Episodic:
+    """Return an MDP cut after this many decisions, the time put into the state; n equal instances."""
+    layers = [np.array([mdp.s0]), *[np.arange(mdp.num_states)] * decisions]
+    P, r = (np.broadcast_to(part, (n, *part.shape)) for part in (mdp.P, mdp.r))
+    return build(name, layers, P, r, 0.0, high, labels)
+
+
+def lock(horizon: int, seeds: Sequence[int]) -> Episodic:
+    """Return the combination lock, an instance for each seed: H + 1 decisions, best return 4."""
+    from pcpg.envs.lock import CombinationLock  # here: environments import JAX, arrays do not
+
+    env = CombinationLock(horizon)
+    models = [env.tabular(env.instance(seed)) for seed in seeds]
+    P, raw = np.stack([m.transitions for m in models]), np.stack([m.rewards for m in models])
+    return layered(f"lock H={horizon}", P, raw, 0, env.max_steps, -1.0 / horizon, 5.0)
+
+
+def deep_sea(size: int, seeds: Sequence[int]) -> Episodic:
+    """Return Deep Sea, an instance for each seed: `size` decisions, best return 0.99."""
+    from pcpg.envs.deep_sea import MOVE_COST, DeepSea
+
+    env = DeepSea(size)
+    models = [env.tabular(env.instance(seed)) for seed in seeds]
+    P, raw = np.stack([m.transitions for m in models]), np.stack([m.rewards for m in models])
+    return layered(f"deep sea of {size}", P, raw, 0, size, -MOVE_COST / size, 1.0)
+
+
+def riverswim_mdp(length: int = 6, gamma: float = 0.95) -> TabularMDP:
+    """Return RiverSwim (Strehl and Littman 2008): left is sure and pays 0.005 at the start, right is hard and pays 1.
+
+    Swimming right: from the start 0.6 on, 0.4 stay; inside 0.35 on, 0.6 stay, 0.05 back; at the end 0.6 stay, 0.4 back.
+    """
+    if length < 2:
+        raise ValueError(f"length is {length}; expected at least two states")
+    P, r, last = np.zeros((length, 2, length)), np.zeros((length, 2)), length - 1
+    for s in range(length):
+        P[s, 0, max(s - 1, 0)] = 1.0
+        on, stay, back = (0.6, 0.4, 0.0) if s == 0 else (0.0, 0.6, 0.4) if s == last else (0.35, 0.6, 0.05)
+        for place, chance in ((min(s + 1, last), on), (s, stay), (max(s - 1, 0), back)):
+            P[s, 1, place] += chance
+    r[0, 0], r[last, 1] = 0.005, 1.0
+    return TabularMDP(P, r, gamma)
+
+
+def riverswim(n: int, length: int = 6, decisions: int = 20) -> Episodic:
+    """Return RiverSwim cut after `decisions`, n equal instances."""
+    return timed(f"RiverSwim of {length}", riverswim_mdp(length), decisions, n)
+
+
+def random_problem(n: int, seed: int = 0, num_states: int = 20, num_actions: int = 3, decisions: int = 10) -> Episodic:
+    """Return a random MDP with few successors to each pair, cut after `decisions`, n equal instances."""
+    mdp = random_mdp(seed, num_states, num_actions, 0.9, sparsity=0.9)
+    return timed(f"random MDP of {num_states}", mdp, decisions, n)

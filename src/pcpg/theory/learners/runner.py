@@ -1,0 +1,125 @@
+"""Runs of a learner on an episodic problem: the counter of samples, the grid of exact returns, samples to epsilon."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from pcpg.theory.learners.layout import Episodes, Index, Maker, Mixture, Streams
+from pcpg.theory.learners.problem import Episodic
+from pcpg.theory.mdp import Array
+
+ENVIRONMENT, LEARNER = 0, 1  # salts: the environment's random numbers do not depend on how many a learner draws
+BELOW_ONE = 1.0 - 2.0**-31  # keeps u below the sum of a row of probabilities, which rounding may leave below one
+
+
+class Environment:
+    """The only way to a problem's samples: episodes from s0, each step counted."""
+
+    def __init__(self, problem: Episodic, streams: Streams) -> None:
+        if streams.n != problem.n:
+            raise ValueError(f"{streams.n} seeds for {problem.n} instances; expected one for each")
+        self._problem, self._streams, self._steps = problem, streams, 0
+        self._cdf = np.cumsum(problem.P, axis=-1).reshape(-1, problem.P.shape[-1])
+
+    @property
+    def steps(self) -> int:
+        """The number of environment steps that each seed has taken so far."""
+        return self._steps
+
+    def roll_out(self, pi: Array | Mixture, batch: int = 1) -> Episodes:
+        """Return `batch` episodes of each seed with the policies [n, S, A] over the learner's states, or a mixture."""
+        if not isinstance(pi, Mixture):
+            pi = Mixture(pi[:, None], np.zeros((len(pi), 1, self._problem.horizon), np.int64))
+        problem, L, n = self._problem, self._problem.horizon, self._problem.n
+        states, actions = problem.r.shape[1:]
+        u = (self._streams.uniform(2, L, batch) * BELOW_ONE)[..., None]
+        cdf = np.cumsum(pi.policies, axis=-1).reshape(-1, actions)
+        lane, each = np.arange(n)[:, None], pi.policies.shape[2]
+        rows = (lane[..., None] * pi.policies.shape[1] + pi.which) * each  # where the policy of each step begins in cdf
+        x, a = np.zeros((n, batch, L + 1), np.int64), np.empty((n, batch, L), np.int64)
+        for h in range(L):  # an outcome is the first whose partial sum exceeds u
+            here = x[..., h]
+            act = (cdf.take(rows[..., h] + problem.observed.take(here), axis=0) > u[:, 0, h]).argmax(-1)
+            place = (lane * states + here) * actions + act
+            a[..., h] = act
+            x[..., h + 1] = problem.first[h + 1] + (self._cdf.take(place, axis=0) > u[:, 1, h]).argmax(-1)
+        self._steps += L * batch
+        return Episodes(problem.observed[x], a, problem.r[lane[..., None], x[..., :-1], a])
+
+
+class History(NamedTuple):
+    """Exact raw returns of the current policies on a fixed grid of samples."""
+
+    samples: Index  # [G]
+    returns: Array  # [n, G]
+    optimal: Array  # [n]
+    uniform: Array  # [n]
+    steps: int  # samples that each seed took: at most the budget
+
+
+class Settle(NamedTuple):
+    """When a run may end before its budget: every seed stayed epsilon-optimal while its samples grew `factor` times."""
+
+    epsilon: Array | float
+    factor: float = 3.0
+    hope: int | None = None  # samples after which it ends too if no seed has become better than uniform by epsilon
+
+
+def log_grid(budget: int, first: int = 20, per_decade: int = 12) -> Index:
+    """Return numbers of samples from `first` to the budget, evenly spaced in their logarithm, the budget included."""
+    if not 0 < first <= budget:
+        raise ValueError(f"first is {first}, budget {budget}; expected 0 < first <= budget")
+    steps = np.floor(per_decade * np.log10(budget / first) + 1e-9)
+    grid = np.round(first * 10.0 ** (np.arange(steps + 1.0) / per_decade)).astype(np.int64)
+    return np.unique(np.append(grid, budget))
+
+
+def run(
+    problem: Episodic,
+    make: Maker,
+    seeds: Sequence[int],
+    budget: int,
+    points: int = 50,
+    grid: Index | None = None,
+    settle: Settle | None = None,
+) -> History:
+    """Return the history of a learner that may take `budget` samples with each seed.
+
+    At a grid point the policy in force is scored: inside a batch that is the one from before it. A batch that would
+    exceed the budget is not begun. The grid is even unless given; with `settle` the run and its grid may end early.
+    """
+    if budget < problem.horizon or points < 1:
+        raise ValueError(f"budget is {budget}, points {points}; expected at least one episode and one point")
+    if grid is None:
+        grid = np.unique(np.linspace(0, budget, points + 1).astype(np.int64))
+    if grid[-1] != budget:
+        raise ValueError(f"the grid ends at {grid[-1]}; expected the budget, {budget}")
+    env = Environment(problem, Streams(seeds, ENVIRONMENT))
+    learner = make(problem.layout, Streams(seeds, LEARNER))
+    optimal, uniform, scores = problem.optimal(), problem.uniform(), []
+
+    def history() -> History:
+        return History(grid[: len(scores)], np.stack(scores, axis=1), optimal, uniform, env.steps)
+
+    while env.steps + (cost := problem.horizon * (batch := learner.batch)) <= budget:
+        if grid[len(scores)] < env.steps + cost:
+            due = int((grid < env.steps + cost).sum()) - len(scores)
+            scores += [problem.returns(learner.policy())] * due
+            if settle is not None:
+                now, last = history(), int(grid[len(scores) - 1])
+                if (samples_to(now, settle.epsilon) * settle.factor <= last).all():
+                    return now
+                better = now.returns >= (uniform + settle.epsilon)[:, None]
+                if settle.hope is not None and last >= settle.hope and not better.any():
+                    return now
+        learner.learn(env.roll_out(learner.behaviour(), batch))
+    scores += [problem.returns(learner.policy())] * (len(grid) - len(scores))
+    return history()
+
+
+def samples_to(history: History, epsilon: Array | float) -> Array:
+    """Return for each seed the first grid point from which on it stays epsilon-optimal; inf where it never does."""
+    good = history.returns >= (history.optimal - epsilon)[:, None] - 1e-9
+    stays = np.logical_and.accumulate(good[:, ::-1], axis=1)[:, ::-1]
+    return np.where(stays.any(1), history.samples[stays.argmax(1)], np.inf)

@@ -1,0 +1,294 @@
+"""Train a run to its end, one round at a time: between two rounds the host saves, reports and may stop."""
+
+import math
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pcpg.envs.given_reward import Reward
+from pcpg.envs.host import HostEnvironment
+from pcpg.practice.build import Agent, build_agent
+from pcpg.practice.exploit import Exploiter
+from pcpg.practice.pcpg import PCPG
+from pcpg.run_config import ConfigError, RunConfig
+from pcpg.runs import checkpoints
+from pcpg.runs.arrays import flatten, write_arrays
+from pcpg.runs.errors import DamagedFile
+from pcpg.runs.folder import RunFolder
+from pcpg.runs.loggers import opened
+from pcpg.runs.metrics import JsonLines, Logger, read_metrics
+from pcpg.state import DONE, EXPLORE, SeedState
+from pcpg.training.compile_cache import enable_compile_cache
+from pcpg.training.covers import Covers, fetch_members, read_source_covers
+from pcpg.training.interrupt import stop_on_interrupt
+from pcpg.training.provenance import device_kind, what_changed
+from pcpg.training.saved_features import check_features, with_saved_features
+from pcpg.training.snapshot import pack_members, pack_states, unpack_states
+
+
+class Progress(NamedTuple):
+    """What a display of a run is told before the first round and after each."""
+
+    step: int  # rounds done
+    max_steps: int  # rounds of the slowest seed, as far as can be told now
+    records: list[dict[str, Any]]  # the newest report of each seed that has one, with the size of its cover
+    env_steps: int  # of all seeds together, in this process
+    seconds: float  # in this process, compilation aside
+    seconds_left: float | None  # None as long as there is no round to go by
+    compiled: bool  # else the next round compiles before it computes
+
+
+class Trained(NamedTuple):
+    """How training went in this process."""
+
+    finished: bool
+    env_steps: int  # of all seeds together, in this process
+    seconds: float  # compilation aside
+    compile_seconds: float
+    compilations: int
+
+
+Observer = Callable[[Progress], None]
+Say = Callable[[str], None]
+
+
+def start_run(config: RunConfig, path: Any, reward: Reward | None = None) -> RunFolder:
+    """The folder of a new run; refuses a folder that is taken, and what cannot be built before it makes one."""
+    config = config.resolved()
+    check_instances(config)
+    covers = read_source_covers(RunFolder.open(config.source["run"]), config) if config.source else None
+    build_agent(config, covers, reward).init(config.seed)
+    return RunFolder.create(path, config.to_json())
+
+
+def check_instances(config: RunConfig) -> None:
+    """Refuse an option that the instance of some seed cannot have, such as a goal inside a wall of its maze."""
+    env = config.make_env()
+    for seed in config.seed_list:
+        try:
+            env.instance(seed)
+        except ValueError as error:
+            raise ConfigError(f"{config.env}, seed {seed}: {error}") from error
+
+
+def train_run(
+    folder: RunFolder,
+    *,
+    observer: Observer | None = None,
+    loggers: Iterable[Logger | str] = (),
+    notice: Say = lambda text: None,
+    leave: Callable[[], None] | None = None,
+    reward: Reward | None = None,
+) -> Trained:
+    """Train a run to its end, from its last whole checkpoint or from its config.
+
+    A run that was given a reward in Python needs it again. `loggers` take every report; "tensorboard" and "wandb"
+    name those of pcpg.runs.loggers.
+
+    Ctrl-C ends the training after the round, with `finished` false; a second one calls `leave` where it is given.
+    """
+    if folder.is_finished:
+        with opened(loggers, folder):  # those that are made by name take the reports there are
+            return Trained(True, 0, 0.0, 0.0, 0)
+    enable_compile_cache()
+    config = RunConfig.from_json(folder.config)
+    with folder.lock(), stop_on_interrupt(notice, leave) as stop:
+        agent = build_agent(config, _own_covers(folder, config), reward)
+        for text in agent.env.notices if isinstance(agent.env, HostEnvironment) else ():
+            notice(text)
+        agent, features = with_saved_features(folder, agent)
+        states, step, hashes = _restore(folder, agent, config, features, notice)
+        run = _Loop(folder, agent, states, step, hashes, features, observer)
+        with opened(loggers, folder) as others:
+            run.loggers = (run.metrics, *others)
+            run.train(stop)
+    return run.trained()
+
+
+class _Loop:
+    """The rounds of one run in this process."""
+
+    def __init__(
+        self,
+        folder: RunFolder,
+        agent: Agent,
+        states: list[SeedState],
+        step: int,
+        hashes: list[str],
+        features: str | None,
+        observer: Observer | None,
+    ) -> None:
+        self.folder, self.agent, self.states, self.step, self.hashes = folder, agent, states, step, hashes
+        self.features = features
+        self.metrics, self.timings = JsonLines(folder.metrics), JsonLines(folder.timings)
+        # What was reported after the checkpoint is reported again.
+        self.metrics.truncate_to(step)
+        self.timings.truncate_to(step)
+        self.loggers: tuple[Logger, ...] = (self.metrics,)
+        self.observer = observer
+        self.latest = {record["seed"]: record for record in read_metrics(folder.metrics)}
+        self.began = time.perf_counter()
+        self.compiled_before = [(program.compilations, program.compile_seconds) for program in self._programs]
+        self.recent: deque[float] = deque(maxlen=5)  # seconds of the last rounds with updates
+        self.steps_before = self._env_steps()
+
+    def train(self, stop: threading.Event) -> None:
+        """Rounds until every seed is done or `stop` is set."""
+        if self.step == 0:
+            self._save()  # before the first compilation, which may take long
+        self._report_progress()
+        while not self.is_done and not stop.is_set():
+            self._round()
+        if self.is_done:
+            self._finish()
+
+    @property
+    def is_done(self) -> bool:
+        return all(state.phase == DONE for state in self.states)
+
+    def trained(self) -> Trained:
+        steps = self._env_steps() - self.steps_before
+        compilations = sum(p.compilations - n for p, (n, _) in zip(self._programs, self.compiled_before, strict=True))
+        return Trained(self.is_done, steps, self._seconds(), self._compile_seconds(), compilations)
+
+    def _round(self) -> None:
+        began = self._seconds()
+        active = [index for index, state in enumerate(self.states) if state.phase != DONE]
+        results = self.agent.step([self.states[index] for index in active])
+        self.step += 1
+        members = {}
+        for index, (state, report) in zip(active, results, strict=True):
+            self.states[index] = state
+            record = {"step": self.step} | report.metrics
+            self.latest[int(state.seed)] = record
+            for logger in self.loggers:
+                logger.write(record)
+            if report.member is not None:
+                members[int(state.seed)] = report.member
+        if members:
+            self.hashes.append(self.folder.write_member(len(self.hashes), pack_members(members)))
+        seconds = self._seconds() - began
+        self.timings.write({"step": self.step, "seconds": seconds, "compile_seconds": self._compile_seconds()})
+        self._save()
+        if self._compiled:  # the first round of PC-PG has no updates: nothing to go by
+            self.recent.append(self._seconds() - began)
+        self._report_progress()
+
+    def _report_progress(self) -> None:
+        if self.observer is None:
+            return
+        left = max(rounds_left(self.agent, state) for state in self.states)
+        seconds_left = left * sum(self.recent) / len(self.recent) if self.recent else None
+        covers = {int(state.seed): state.cover for state in self.states if state.cover is not None}
+        records = [
+            ({"policies": int(covers[seed].size)} if seed in covers else {}) | self.latest[seed]
+            for seed in sorted(self.latest)
+        ]
+        env_steps = self._env_steps() - self.steps_before
+        self.observer(
+            Progress(self.step, self.step + left, records, env_steps, self._seconds(), seconds_left, self._compiled)
+        )
+
+    def _save(self) -> None:
+        self.metrics.sync()
+        state = {"members": self.hashes, "features": self.features, "device": device_kind()}
+        checkpoints.save(self.folder.checkpoints, self.step, pack_states(self.states), state)
+
+    def _finish(self) -> None:
+        write_arrays(self.folder.policy, final_policies(self.states))
+        self.folder.write_summary(
+            {
+                "rounds": self.step,
+                "seeds": [int(state.seed) for state in self.states],
+                "env_steps": [int(state.env_steps) for state in self.states],
+                "policies": [0 if state.cover is None else int(state.cover.size) for state in self.states],
+                "final_return": [_finite(state.last_return) for state in self.states],
+                "best_return": [_finite(state.best_return) for state in self.states],
+            }
+        )
+
+    @property
+    def _programs(self) -> tuple[Any, ...]:
+        return self.agent.improve, self.agent.visit
+
+    @property
+    def _compiled(self) -> bool:
+        return all(program.compilations for program in self._programs)
+
+    def _compile_seconds(self) -> float:
+        return sum(p.compile_seconds - s for p, (_, s) in zip(self._programs, self.compiled_before, strict=True))
+
+    def _seconds(self) -> float:
+        return time.perf_counter() - self.began - self._compile_seconds()
+
+    def _env_steps(self) -> int:
+        return sum(int(state.env_steps) for state in self.states)
+
+
+def rounds_left(agent: Agent, state: SeedState) -> int:
+    """How many rounds a seed has before it: at most for PC-PG, about for the baselines, whose budget is in steps."""
+    if state.phase == DONE:
+        return 0
+    if isinstance(agent, PCPG) and state.phase == EXPLORE and state.cover is not None:
+        return agent.capacity - int(state.cover.size) + agent.config.exploit.num_rounds
+    if isinstance(agent, PCPG | Exploiter):
+        return agent.config.exploit.num_rounds - int(state.phase_round)
+    if state.round == 0:
+        return agent.max_rounds
+    steps_per_round = int(state.env_steps) / int(state.round)
+    left = max(1, math.ceil((agent.config.budget - int(state.env_steps)) / steps_per_round))
+    return min(left, agent.config.num_rounds - int(state.round)) if agent.config.num_rounds else left
+
+
+def final_policies(states: list[SeedState]) -> dict[str, np.ndarray]:
+    """The last policy of each seed, and the best by its counted evaluations beside it."""
+    arrays: dict[str, np.ndarray] = {}
+    for state in states:
+        for kind, policy in (("final", state.policy), ("best", state.best_policy)):
+            arrays |= {f"{int(state.seed)}/{kind}{name}": leaf for name, leaf in flatten(policy).items()}
+    return arrays
+
+
+def _own_covers(folder: RunFolder, config: RunConfig) -> Covers | None:
+    """The covers that the run exploits, from its own copy; None where it explores by itself."""
+    if not config.source:
+        return None
+    fetch_members(folder, config.source)
+    try:
+        return read_source_covers(folder, config)
+    except DamagedFile as error:
+        raise DamagedFile(error.path, f"{error.cause}; the cover cannot be restored without it") from error
+
+
+def _restore(
+    folder: RunFolder, agent: Agent, config: RunConfig, features: str | None, notice: Say
+) -> tuple[list[SeedState], int, list[str]]:
+    fresh = [agent.init(seed) for seed in config.seed_list]
+    checkpoint = checkpoints.load_latest(folder.checkpoints)
+    if checkpoint is None:
+        given = list(config.source.get("members", []))
+        folder.drop_members(len(given))
+        return fresh, 0, given
+    for skipped in checkpoint.skipped:
+        notice(f"{skipped.reason}; going back to the checkpoint of step {checkpoint.step}")
+    changed = what_changed(checkpoint.state.get("device"), checkpoint.versions)
+    if changed:
+        notice(f"saved with {changed}: bit-equal results are not promised")
+    check_features(folder, features, checkpoint.state.get("features"))
+    hashes = list(checkpoint.state["members"])
+    if config.source:
+        return unpack_states(checkpoint.arrays, fresh, []), checkpoint.step, hashes
+    try:
+        members = [folder.read_member(index, sha256) for index, sha256 in enumerate(hashes)]
+    except DamagedFile as error:
+        raise DamagedFile(error.path, f"{error.cause}; the cover cannot be restored without it") from error
+    folder.drop_members(len(hashes))
+    return unpack_states(checkpoint.arrays, fresh, members), checkpoint.step, hashes
+
+
+def _finite(value: np.ndarray) -> float | None:
+    return float(value) if np.isfinite(value) else None
