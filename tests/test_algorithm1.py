@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pcpg.algorithm1 import Covered, Parts, cover_step, explore, explore_step
+from pcpg.algorithm1_old import Covered, Parts, cover_step, explore, explore_step
 from pcpg.config import ExploreConfig
 from pcpg.practice.pcpg import exploration_is_over
 

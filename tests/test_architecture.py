@@ -14,7 +14,7 @@ FOUNDATION = {"learning", "cover", "policies", "features", "envs"}
 STORAGE = {"runs"}
 
 # What each part may import besides itself. Parts of one level may know each other, but never in a circle.
-CORE = {"algorithm1", "state", "config"}
+CORE = {"algorithm1", "algorithm1_old", "state", "config"}
 TRAINING = FOUNDATION | STORAGE | CORE | {"practice", "run_config", "exploit_config", "training"}
 MAY_IMPORT: dict[str, set[str]] = {
     "envs": set(),
@@ -24,6 +24,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "cover": FOUNDATION,
     "learning": FOUNDATION,
     "algorithm1": FOUNDATION,
+    "algorithm1_old": FOUNDATION,
     "state": FOUNDATION,
     "config": FOUNDATION,
     "practice": FOUNDATION | STORAGE | CORE | {"run_config", "exploit_config", "training"},

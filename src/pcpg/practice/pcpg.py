@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from pcpg.algorithm1 import Covered, Parts, cover_step, explore_step
+from pcpg.algorithm1_old import Covered, Parts, cover_step, explore_step
 from pcpg.config import ExploreConfig, PCPGConfig, sized
 from pcpg.cover.bonus import whitening
 from pcpg.cover.cover import Cover, add_member, empty_cover, with_weights

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy.linalg
 
-from pcpg.algorithm1 import cover_step, explore_step
+from pcpg.algorithm1_old import cover_step, explore_step
 from pcpg.features.kernels import RBF, Indicator, Kernel, Product
 from pcpg.theory import exact
 from pcpg.theory.mdp import Array, TabularMDP, one_hot_pairs, uniform_policy

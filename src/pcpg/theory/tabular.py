@@ -19,7 +19,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from pcpg.algorithm1 import Parts, cover_step, explore_step
+from pcpg.algorithm1_old import Parts, cover_step, explore_step
 from pcpg.theory import critic as critics
 from pcpg.theory import exact
 from pcpg.theory.mdp import Array, TabularMDP, check_features, uniform_policy
