@@ -24,8 +24,7 @@ def measure() -> dict[str, Any]:
     import jax
 
     from pcpg.experiments.maze.sweep import make_cell
-    from pcpg.practice.build import build_agent
-    from pcpg.training.loop import device_kind
+    from pcpg.training.loop import build_agent, device_kind
 
     if jax.default_backend() == "cpu":
         return {}

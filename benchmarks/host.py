@@ -19,9 +19,9 @@ def measure() -> dict[str, Any]:
 
 def _rate(setting: Setting) -> dict[str, Any]:
     from pcpg.config import BaselineConfig, PPOConfig
-    from pcpg.practice.build import build_agent
     from pcpg.run_config import RunConfig
     from pcpg.training.compile_cache import enable_compile_cache
+    from pcpg.training.loop import build_agent
 
     enable_compile_cache()
     ppo = PPOConfig(

@@ -25,8 +25,8 @@ def measure(seconds: float = 20.0) -> dict[str, Any]:
 
 
 def _rate(setting: MountainCarSetting, seconds: float) -> dict[str, Any]:
-    from pcpg.practice.build import build_agent
     from pcpg.run_config import RunConfig
+    from pcpg.training.loop import build_agent
 
     ppo = {
         "num_updates": UPDATES,

@@ -45,14 +45,15 @@ def _pcpg() -> tuple[str, dict[str, Any]]:
 def _rate(what: tuple[str, dict[str, Any]], cores: int) -> dict[str, Any]:
     import jax
 
-    from pcpg.config import PRESETS
-    from pcpg.practice.build import build_agent
-    from pcpg.run_config import RunConfig, from_plain
+    from pcpg.algorithms import ALGORITHMS
+    from pcpg.config import from_plain
+    from pcpg.run_config import RunConfig
     from pcpg.training.compile_cache import enable_compile_cache
+    from pcpg.training.loop import build_agent
 
     enable_compile_cache()
     algo, overrides = what
-    agent_config = from_plain(type(PRESETS[algo]), overrides, "config", PRESETS[algo])
+    agent_config = from_plain(type(ALGORITHMS[algo].preset), overrides, "config", ALGORITHMS[algo].preset)
     config = RunConfig("CombinationLock-v0", algo, agent_config, {"horizon": HORIZON}, seeds=cores).resolved()
     agent = build_agent(config)
     states = [agent.init(seed) for seed in config.seed_list]

@@ -1,115 +1,102 @@
-"""Algorithm 1's loop with parts that write down what they are called with, and the rule that ends it."""
+"""The page of Algorithm 1: what a round asks for and in which order, and seeds that advance together."""
 
-import numpy as np
 import pytest
 
-from pcpg.algorithm1_old import Covered, Parts, cover_step, explore, explore_step
-from pcpg.config import ExploreConfig
-from pcpg.practice.pcpg import exploration_is_over
+from pcpg.algorithm1 import Design, Explored, Improve, Parts, Visit, drive, explore_round, lockstep, task_round
 
 
-class Recorder:
-    """Parts whose results say what they were made of."""
+class Better(str):
+    """An answer to Improve: it is its own policy."""
+
+    @property
+    def policy(self):
+        return str(self)
+
+
+PARTS = Parts(
+    extend=lambda cover, policy, seen: (*cover, (policy, seen)),
+    bonus=lambda cover: f"bonus of {len(cover)}",
+)
+ONE = (("pi", "sigma of pi"),)
+TWO = (*ONE, ("pi'", "sigma of pi'"))
+
+
+class Driver:
+    """Answers that say what they were made of, and the order in which they were asked for."""
 
     def __init__(self):
         self.calls = []
-        self.parts = Parts(
-            covariance=lambda policy: self.note("covariance", policy, result=f"sigma({policy})"),
-            extend=lambda cover, policy, sigma: self.note(
-                "extend", cover, policy, sigma, result=(*cover, (policy, sigma))
-            ),
-            weights=lambda cover: self.note("weights", cover, result=f"weights of {len(cover)}"),
-            bonus=lambda cover: self.note("bonus", cover, result=f"bonus of {len(cover)}"),
-            improve=lambda *given: self.note("improve", *given, result=given[0] + "'"),
-        )
 
-    def note(self, part, *given, result):
-        self.calls.append((part, *given))
-        return result
+    def __call__(self, kind, asked):
+        self.calls.append((kind, [number for number, _ in asked]))
+        return [self.answer(request) for _, request in asked]
+
+    def answer(self, request):
+        if isinstance(request, Improve):
+            return Better(request.now.policy + "'")
+        if isinstance(request, Visit):
+            return f"sigma of {request.policy}"
+        return f"design of {len(request.cover)}"
 
 
-ONE = (("pi", "sigma(pi)"),)
-TWO = (*ONE, ("pi'", "sigma(pi')"))
-THREE = (*TWO, ("pi''", "sigma(pi'')"))
+START = Explored("pi", ())
 
 
-def test_the_loop_calls_its_parts_in_the_order_of_the_paper_and_hands_on_what_they_give():
-    recorder = Recorder()
-    policy, covered = explore(recorder.parts, "pi", (), num_policies=2)
-    assert recorder.calls == [
-        ("covariance", "pi"),
-        ("extend", (), "pi", "sigma(pi)"),
-        ("weights", ONE),
-        ("bonus", ONE),
-        ("improve", "pi", ONE, "weights of 1", "bonus of 1"),
-        ("covariance", "pi'"),
-        ("extend", ONE, "pi'", "sigma(pi')"),
-        ("weights", TWO),
-        ("bonus", TWO),
-        ("improve", "pi'", TWO, "weights of 2", "bonus of 2"),
-        ("covariance", "pi''"),
-        ("extend", TWO, "pi''", "sigma(pi'')"),
-        ("weights", THREE),
-        ("bonus", THREE),
-    ]
-    assert policy == "pi''"
-    assert covered == Covered(THREE, "weights of 3", "bonus of 3")
+def test_the_first_round_visits_with_the_first_policy_and_improves_nothing():
+    driver = Driver()
+    (done,) = lockstep([explore_round(START, PARTS)], driver)
+    assert driver.calls == [(Visit, [0]), (Design, [0])]
+    assert done == Explored("pi", ONE, "design of 1", "bonus of 1", None, "sigma of pi")
 
 
-def test_the_loop_is_its_steps_one_after_the_other():
-    whole, steps = Recorder(), Recorder()
-    expected = explore(whole.parts, "pi", (), num_policies=2)
-    policy, covered = "pi", cover_step(steps.parts, "pi", ())
-    for _ in range(2):
-        policy, covered = explore_step(steps.parts, policy, covered)
-    assert (policy, covered) == expected
-    assert steps.calls == whole.calls
+def test_a_round_is_lines_7_4_5_6_of_the_paper_and_returns_all_that_it_was_answered():
+    driver = Driver()
+    (first,) = lockstep([explore_round(START, PARTS)], driver)
+    (second,) = lockstep([explore_round(first, PARTS)], driver)
+    assert [kind for kind, _ in driver.calls[2:]] == [Improve, Visit, Design]
+    assert second == Explored("pi'", TWO, "design of 2", "bonus of 2", Better("pi'"), "sigma of pi'")
 
 
-def test_without_further_policies_the_cover_is_that_of_the_first():
-    recorder = Recorder()
-    policy, covered = explore(recorder.parts, "pi", (), num_policies=0)
-    assert (policy, covered.cover) == ("pi", ONE)
-    assert "improve" not in [call[0] for call in recorder.calls]
+def test_an_improvement_is_asked_for_with_the_cover_the_design_and_the_bonus_of_the_round_before():
+    (first,) = lockstep([explore_round(START, PARTS)], Driver())
+    request = next(explore_round(first, PARTS))
+    assert isinstance(request, Improve)
+    assert (request.now.cover, request.now.design, request.now.bonus) == (ONE, "design of 1", "bonus of 1")
 
 
-def test_a_negative_number_of_policies_is_refused():
-    with pytest.raises(ValueError, match="num_policies must be 0 or more, got -1"):
-        explore(Recorder().parts, "pi", (), num_policies=-1)
+def test_a_round_of_a_task_leaves_the_cover_as_it_was():
+    (first,) = lockstep([explore_round(START, PARTS)], Driver())
+    driver = Driver()
+    (done,) = lockstep([task_round(first)], driver)
+    assert [kind for kind, _ in driver.calls] == [Improve, Visit]
+    assert (done.policy, done.cover, done.seen) == ("pi'", ONE, "sigma of pi'")
 
 
-RULE = ExploreConfig(min_growth=0.1, patience=2)
+def test_seeds_in_any_phase_share_the_calls_of_a_round():
+    (first,) = lockstep([explore_round(START, PARTS)], Driver())
+    rounds = [explore_round(START, PARTS), explore_round(first, PARTS), task_round(first)]
+    driver = Driver()
+    results = lockstep(rounds, driver)
+    assert driver.calls == [(Improve, [1, 2]), (Visit, [0, 1, 2]), (Design, [0, 1])]
+    assert [done.policy for done in results] == ["pi", "pi'", "pi'"]
 
 
-@pytest.mark.parametrize(
-    ("log_dets", "capacity", "is_over"),
-    [
-        ([0.0], 9, False),  # nothing to compare with
-        ([0.0, 0.0], 9, False),  # one policy more is not two
-        ([0.0, 0.04, 0.08], 9, True),  # too little over two policies together
-        ([0.0, 0.06, 0.12], 9, False),  # two small steps, but enough together
-        ([0.0, 5.0, 5.04, 5.08], 9, True),  # whatever came before
-        ([0.0, 0.0, 0.0, 1.0], 9, False),
-        ([0.0, 1.0, 1.0], 9, False),  # the last grew nothing, the one before did
-        ([0.0, -0.5, -1.0], 9, True),
-        ([0.0, 1.0, 2.0], 3, True),  # full
-        ([0.0, 1.0], 3, False),
-        ([0.0], 1, True),
-    ],
-)
-def test_exploration_ends_when_the_cover_is_full_or_has_grown_too_little(log_dets, capacity, is_over):
-    assert exploration_is_over(np.array(log_dets), RULE, capacity) is is_over
+def test_no_rounds_ask_for_nothing():
+    driver = Driver()
+    assert lockstep([], driver) == [] and driver.calls == []
 
 
-def test_growth_of_exactly_the_least_is_growth():
-    assert not exploration_is_over(np.array([0.0, 0.25, 0.5]), ExploreConfig(min_growth=0.5, patience=2), 9)
-    assert exploration_is_over(np.array([0.0, 0.25, 0.5]), ExploreConfig(min_growth=0.5001, patience=2), 9)
+def test_answers_that_have_to_wait_hand_their_waiting_on():
+    driver = Driver()
 
+    def answer(request):
+        episodes = yield f"episodes for {type(request).__name__}"
+        assert episodes == "played"
+        return driver.answer(request)
 
-def test_patience_counts_the_policies_over_which_growth_is_measured():
-    flat = np.zeros(5)
-    assert [exploration_is_over(flat, ExploreConfig(patience=patience), 9) for patience in (3, 4, 5)] == [
-        True,
-        True,
-        False,
-    ]
+    waiting = drive(explore_round(START, PARTS), answer)
+    asked = [next(waiting), waiting.send("played")]
+    with pytest.raises(StopIteration) as end:
+        waiting.send("played")
+    assert asked == ["episodes for Visit", "episodes for Design"]
+    assert end.value.value == Explored("pi", ONE, "design of 1", "bonus of 1", None, "sigma of pi")

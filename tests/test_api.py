@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 
 import pcpg
+from pcpg.algorithms import ALGORITHMS
 from pcpg.api import RunWarning
-from pcpg.config import PRESETS
-from pcpg.run_config import ConfigError, RunConfig, from_plain
+from pcpg.config import ConfigError, from_plain
+from pcpg.run_config import RunConfig
 from pcpg.runs.errors import FolderTaken, NotARun
 from pcpg.runs.metrics import read_metrics
 from pcpg.training.loop import Progress
@@ -50,7 +51,9 @@ def test_the_lines_of_the_readme_run_as_they_are(
     assert "pcpg.train(" in blocks[0]
     # The same lines with fewer and smaller rounds: that PC-PG solves the lock has its own test.
     for algo in ("pcpg", "ppo", "ppo-rnd"):
-        monkeypatch.setitem(PRESETS, algo, from_plain(type(PRESETS[algo]), tiny(algo)["agent"], "agent", PRESETS[algo]))
+        known = ALGORITHMS[algo]
+        small = from_plain(type(known.preset), tiny(algo)["agent"], "agent", known.preset)
+        monkeypatch.setitem(ALGORITHMS, algo, known._replace(preset=small))
     names: dict[str, Any] = {}
     exec(compile(blocks[0], str(README), "exec"), names)
     returns = names["run"].evaluate().mean_return
@@ -225,9 +228,9 @@ def test_a_mistake_is_refused_before_a_folder_is_made(tmp_path: Path, arguments:
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize("algo", sorted(PRESETS))
+@pytest.mark.parametrize("algo", sorted(ALGORITHMS))
 def test_a_configuration_survives_json(algo: str) -> None:
-    config = RunConfig("CombinationLock-v0", algo, PRESETS[algo], {"horizon": 3}, seed=4, seeds=2).resolved()
+    config = RunConfig("CombinationLock-v0", algo, ALGORITHMS[algo].preset, {"horizon": 3}, seed=4, seeds=2).resolved()
     text = json.dumps(config.to_json())
     again = RunConfig.from_json(json.loads(text))
     assert again == config and again.resolved() == config
@@ -235,7 +238,7 @@ def test_a_configuration_survives_json(algo: str) -> None:
 
 
 def test_autoreset_survives_json_and_a_configuration_from_before_it_was_there_is_without() -> None:
-    agent = dataclasses.replace(PRESETS["ppo"], autoreset=True)
+    agent = dataclasses.replace(ALGORITHMS["ppo"].preset, autoreset=True)
     config = RunConfig("CombinationLock-v0", "ppo", agent).resolved()
     data = json.loads(json.dumps(config.to_json()))
     assert RunConfig.from_json(data) == config
@@ -245,7 +248,7 @@ def test_autoreset_survives_json_and_a_configuration_from_before_it_was_there_is
 
 def test_a_partial_configuration_is_completed_by_the_preset() -> None:
     config = RunConfig.from_json({"env": "Chain-v0", "algo": "pcpg-bonus", "agent": {"explore": {"ridge": 1}}})
-    preset = PRESETS["pcpg-bonus"]
+    preset = ALGORITHMS["pcpg-bonus"].preset
     expected = dataclasses.replace(preset, explore=dataclasses.replace(preset.explore, ridge=1.0))
     assert config.agent == expected and config.env_options == {"length": 8, "horizon": 16}
     assert config.features == "identity" and config.feature_options == {"with_actions": False}

@@ -14,8 +14,10 @@ FOUNDATION = {"learning", "cover", "policies", "features", "envs"}
 STORAGE = {"runs"}
 
 # What each part may import besides itself. Parts of one level may know each other, but never in a circle.
-CORE = {"algorithm1", "algorithm1_old", "state", "config"}
-TRAINING = FOUNDATION | STORAGE | CORE | {"practice", "run_config", "exploit_config", "training"}
+PAGE = {"algorithm1"}
+SETTINGS = {"config", "presets"}
+PRACTICE = FOUNDATION | PAGE | SETTINGS | {"state", "practice", "algorithms"}
+TRAINING = PRACTICE | STORAGE | {"run_config", "training"}
 MAY_IMPORT: dict[str, set[str]] = {
     "envs": set(),
     "runs": set(),
@@ -23,19 +25,19 @@ MAY_IMPORT: dict[str, set[str]] = {
     "policies": FOUNDATION,
     "cover": FOUNDATION,
     "learning": FOUNDATION,
-    "algorithm1": FOUNDATION,
-    "algorithm1_old": FOUNDATION,
-    "state": FOUNDATION,
+    "algorithm1": set(),
     "config": FOUNDATION,
-    "practice": FOUNDATION | STORAGE | CORE | {"run_config", "exploit_config", "training"},
-    "run_config": FOUNDATION | STORAGE | CORE,
-    "exploit_config": TRAINING,
+    "presets": FOUNDATION | {"config"},
+    "state": FOUNDATION,
+    "practice": FOUNDATION | PAGE | SETTINGS | {"state"},
+    "algorithms": PRACTICE,
+    "run_config": PRACTICE | STORAGE,
     "training": TRAINING,
-    "theory": FOUNDATION | STORAGE | CORE,
-    "reports": STORAGE | {"envs"},
+    "theory": FOUNDATION | STORAGE | PAGE,
+    "reports": STORAGE | {"envs", "algorithms"},  # of the algorithms their names and colours
     "api": TRAINING | {"theory"},
     "pcpg": TRAINING | {"theory", "api"},  # the public names
-    "experiments": TRAINING | {"theory", "api", "pcpg", "cli", "reports"},
+    "experiments": TRAINING | {"theory", "api", "pcpg", "reports"},
     "play": FOUNDATION | STORAGE | {"api"},
     "cli": TRAINING | {"theory", "api", "pcpg", "reports", "play", "experiments"},
 }

@@ -14,9 +14,9 @@ from pcpg.envs.lock import CombinationLock
 from pcpg.features import make_features
 from pcpg.learning.rnd import RNDConfig
 from pcpg.practice import host as collector
-from pcpg.practice.baselines import Baseline
-from pcpg.practice.exploit import Exploiter
-from pcpg.practice.pcpg import PCPG
+from pcpg.practice.agent import Agent
+from pcpg.practice.baselines import BASELINE
+from pcpg.practice.pcpg import EXPLOIT_COVER, PCPG
 from pcpg.state import DONE
 
 TINY = PPOConfig(num_updates=2, num_episodes=32, minibatch_size=32, hidden=(16,))
@@ -25,13 +25,14 @@ LOCK = CombinationLock(horizon=2)
 
 def baseline(env, rnd=None, **settings):
     # One round reaches the budget.
-    return Baseline(env, BaselineConfig(ppo=TINY, rnd=rnd, budget=1, visit_episodes=32, **settings), lanes=1)
+    config = BaselineConfig(ppo=TINY, rnd=rnd, budget=1, visit_episodes=32, **settings)
+    return Agent(env, config, BASELINE, lanes=1)
 
 
 def pcpg(env=LOCK, **changes):
     explore = dataclasses.replace(ExploreConfig(num_groups=8, visit_episodes=32, max_policies=3), **changes)
     config = PCPGConfig(TINY, explore, ExploitConfig(num_rounds=1))
-    return PCPG(env, make_features("identity", env, 0), config, lanes=1)
+    return Agent(env, config, PCPG, lanes=1, phi=make_features("identity", env, 0))
 
 
 def exploiter():
@@ -39,7 +40,7 @@ def exploiter():
     cover = add_member(fresh.cover, fresh.policy, np.eye(fresh.cover.sigmas.shape[-1]))
     config = PCPGConfig(TINY, ExploreConfig(num_groups=8, visit_episodes=32), ExploitConfig(num_rounds=1))
     reward = GivenReward(LOCK, lambda observation, action, following: following.sum() - action)
-    return Exploiter(reward, config, {0: with_weights(cover, np.ones(1))}, lanes=1)
+    return Agent(reward, config, EXPLOIT_COVER, lanes=1, covers={0: with_weights(cover, np.ones(1))})
 
 
 AGENTS = {

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pcpg.config import PRESETS, PCPGConfig, preset
+from pcpg.algorithms import ALGORITHMS, preset
+from pcpg.config import ConfigError, PCPGConfig, check_choice, from_plain
 from pcpg.cover.cover import Cover
 from pcpg.cover.design import Design, d_optimal
 from pcpg.envs.adapters.names import given_function, is_own_function, register_function
@@ -20,7 +21,6 @@ from pcpg.envs.given_reward import Reward
 from pcpg.envs.host import HostEnvironment
 from pcpg.envs.protocol import Environment
 from pcpg.envs.spaces import Box
-from pcpg.exploit_config import exploit_config, exploit_defaults, make_run_env
 from pcpg.features.base import FeatureMap
 from pcpg.features.own import Phi, given_features, is_own_features, register_features
 from pcpg.policies.host import Actor, choose, draw
@@ -28,16 +28,15 @@ from pcpg.policies.networks import ActorCritic
 from pcpg.practice.host import visit_program
 from pcpg.practice.program import default_lanes
 from pcpg.practice.visit import VisitInputs, Visitor
-from pcpg.run_config import ConfigError, RunConfig, check_choice, from_plain
-from pcpg.runs.arrays import read_arrays, unflatten
+from pcpg.run_config import RunConfig
 from pcpg.runs.folder import RunFolder
 from pcpg.runs.loggers import check_loggers
 from pcpg.runs.metrics import Logger
 from pcpg.state import NonFinite
 from pcpg.training.compile_cache import enable_compile_cache
-from pcpg.training.covers import covers_of, policy_template
+from pcpg.training.exploit import exploit_config, exploit_defaults, make_run_env
 from pcpg.training.loop import Observer, start_run, train_run
-from pcpg.training.saved_features import read_features
+from pcpg.training.storage import covers_of, read_features, read_policies
 
 
 class RunWarning(UserWarning):
@@ -204,14 +203,8 @@ class Run:
         return Evaluation(np.stack([seen.returns for seen in visits]), steps)
 
     def _policies(self, kind: str) -> list[Policy]:
-        arrays = read_arrays(self.folder.policy)
-        like = policy_template(self.config, self.env)
-        policies = []
-        for seed in self.config.seed_list:
-            prefix = f"{seed}/{kind}"
-            own = {name[len(prefix) :]: leaf for name, leaf in arrays.items() if name.startswith(prefix)}
-            policies.append(Policy(unflatten(like, own), self.env))
-        return policies
+        found = read_policies(self.folder, self.config, self.env, kind)
+        return [Policy(network, self.env) for network in found]
 
 
 def train(
@@ -240,9 +233,9 @@ def train(
     of each round, `loggers` get every report that metrics.jsonl gets; "tensorboard" and "wandb" can be named.
     """
     check_loggers(loggers)
-    check_choice("algorithm", algo, PRESETS)
+    check_choice("algorithm", algo, ALGORITHMS)
     env_id = env if isinstance(env, str) else register_function(env)
-    agent = from_plain(type(PRESETS[algo]), config or {}, "config", preset(env_id, algo))
+    agent = from_plain(type(ALGORITHMS[algo].preset), config or {}, "config", preset(env_id, algo))
     run_config = RunConfig(
         env=env_id,
         algo=algo,

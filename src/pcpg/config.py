@@ -1,15 +1,15 @@
-"""What can be set in a run: frozen dataclasses with the paper's names, and their checks."""
+"""What can be set in a run: frozen dataclasses with the paper's names, their checks, and their way from JSON."""
 
 import dataclasses
+import math
+import types
+import typing
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 from pcpg.cover.bonus import BonusForm
-from pcpg.envs.adapters.names import is_on_host
-from pcpg.envs.host import HostEnvironment
-from pcpg.envs.protocol import Environment
+from pcpg.envs.options import nearest
 from pcpg.learning.rnd import RNDConfig
-
-Algo = Literal["pcpg", "pcpg-bonus", "ppo", "ppo-rnd"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -17,21 +17,21 @@ class PPOConfig:
     """The learner inside every agent: what one call of `improve` does."""
 
     num_updates: int = 40
-    """Policy updates in one round; PC-PG adds a policy to the cover after each round of exploration."""
+    """Policy updates per round; PC-PG adds a policy to its cover after each round of exploration."""
     num_episodes: int = 0
-    """Episodes gathered for one update; 0: 512 for every 16 decisions of an episode, begun ones included."""
+    """Episodes gathered per update; 0: 512 per 16 steps of an episode, rounded up."""
     num_epochs: int = 4
-    """Passes over the samples of an update."""
+    """Passes over the samples of each update."""
     minibatch_size: int = 0
-    """Samples of one gradient step; 0: 64 for every 16 decisions of an episode, begun ones included."""
+    """Samples per gradient step; 0: 64 per 16 steps of an episode, rounded up."""
     learning_rate: float = 1e-3
-    """Of Adam."""
+    """Adam learning rate."""
     gamma: float = 0.99
-    """Discount."""
+    """Discount factor."""
     gae_lambda: float = 0.95
-    """Of the generalised advantage estimate."""
+    """Lambda of the generalised advantage estimate."""
     clip_eps: float = 0.2
-    """Clipping of the probability ratio."""
+    """PPO clips the probability ratio to 1 +/- this."""
     entropy_coef: float = 0.05
     """Weight of the entropy in the loss."""
     value_coef: float = 0.5
@@ -39,7 +39,7 @@ class PPOConfig:
     max_grad_norm: float = 5.0
     """Largest Euclidean norm of the gradient of all parameters together."""
     hidden: tuple[int, ...] = (64, 64)
-    """Units of the fully connected layers."""
+    """Units of each fully connected layer."""
     shared_body: bool = True
     """One body for policy and value, as in the released code, or one for each."""
     normalise_observations: bool = False
@@ -82,15 +82,15 @@ class ExploreConfig:
     """The outer loop: Algorithm 1."""
 
     max_policies: int = 0
-    """Most policies of the cover; 0: two for each decision of an episode, and eight."""
+    """Most policies in the cover; 0: 2 * max_steps + 8."""
     min_growth: float = 0.03
     """Exploration ends when the largest log-determinant of the cover grew by less than this, in nats ..."""
     patience: int = 6
     """... over so many policies together."""
     bonus_form: BonusForm = "root"
-    """Of the quadratic form: its square root, the form itself, or an indicator."""
+    """What the bonus is of the quadratic form: its square root, the form itself, or an indicator."""
     beta: float = 1.0
-    """Value of the quadratic form, as scaled, from which on the indicator counts a pair as unknown."""
+    """The indicator counts a pair as unknown where the scaled quadratic form is at least this."""
     bonus_coef: float = 1.0
     """Weight of the bonus."""
     bonus_scale: Literal["cover", "raw"] = "cover"
@@ -102,17 +102,17 @@ class ExploreConfig:
     weights: Literal["d-optimal", "uniform"] = "d-optimal"
     """Mixture weights of the cover for the roll-in."""
     visit_episodes: int = 256
-    """Episodes for the covariance of a new policy."""
+    """Episodes played to estimate the covariance of a new policy."""
     num_groups: int = 64
-    """Groups of episodes that share a roll-in policy; as many as episodes: one policy an episode."""
+    """Groups of episodes that share a roll-in policy; as many as episodes: one policy per episode."""
     start_share: float = 0.0
     """Share of the episodes without roll-in, beside those whose length comes out as 0."""
     epsilon: float = 0.05
-    """Of the epsilon-greedy first step after the roll-in."""
+    """Chance of a random action at the first step after the roll-in."""
     advantage_floor: float = 0.0
     """Least standard deviation by which advantages are divided."""
     anneal_to: float = 1.0
-    """Learning rate and entropy fall linearly to this share of themselves over each round."""
+    """Learning rate and entropy coefficient fall linearly to this share of themselves over each round."""
 
     def __post_init__(self) -> None:
         positive(self, "ridge", "visit_episodes", "num_groups", "patience", "beta")
@@ -128,17 +128,17 @@ class ExploitConfig:
     """Learning the task on the finished cover."""
 
     num_rounds: int = -1
-    """Rounds of updates; 0: no exploitation; -1: one for each decision of an episode, and four."""
+    """Rounds of updates; 0: no exploitation; -1: max_steps + 4."""
     start_share: float = 0.2
     """Share of the episodes without roll-in."""
     epsilon: float = 0.05
-    """Of the epsilon-greedy first step after the roll-in."""
+    """Chance of a random action at the first step after the roll-in."""
     advantage_floor: float = 0.3
     """Least standard deviation by which advantages are divided."""
     anneal: bool = True
-    """Take learning rate and entropy linearly to zero over the phase."""
+    """Anneal learning rate and entropy coefficient linearly to zero over the phase."""
     warm_start: bool = False
-    """Begin with the best policy of the cover by its visits' return; else with a fresh one, as in the paper."""
+    """Start from the policy of the cover with the best return; otherwise from a fresh one, as in the paper."""
 
     def __post_init__(self) -> None:
         within(self, "epsilon", 1e-6, 1.0)
@@ -171,13 +171,13 @@ class BaselineConfig:
     ppo: PPOConfig = PPOConfig()
     rnd: RNDConfig | None = None
     budget: int = 3_000_000
-    """Environment steps for each seed; the round that reaches it is finished."""
+    """Environment steps per seed; the round that reaches it is finished."""
     num_rounds: int = 0
-    """Most rounds of a seed; 0: as many as the budget takes."""
+    """Most rounds per seed; 0: as many as the budget takes."""
     visit_episodes: int = 256
-    """Episodes for the evaluation after each round; counted."""
+    """Episodes played to evaluate the policy after each round; their steps count."""
     autoreset: bool = False
-    """Begin a new episode where one ends: every update has num_episodes times the most steps of an episode."""
+    """Start a new episode where one ends, so that every update has num_episodes * max_steps steps."""
 
     def __post_init__(self) -> None:
         positive(self, "budget", "visit_episodes")
@@ -188,171 +188,72 @@ class BaselineConfig:
 AgentConfig = PCPGConfig | BaselineConfig
 
 
-def sized(config: AgentConfig, env: Environment) -> AgentConfig:
-    """The configuration with every formula of the episode's length worked out; `max_steps` is H + 1 on the lock.
+# From JSON values to settings.
 
-    On the host, where a step costs a hundred times as much, an update has fewer episodes, at most 64, and exploration
-    of long episodes fewer policies.
-    """
-    replace = dataclasses.replace
-    max_steps, on_host = env.max_steps, isinstance(env, HostEnvironment)
-    blocks = -(-max_steps // 16)
-    episodes = min(64, max(16, 9600 // max_steps // 16 * 16)) if on_host else 512 * blocks
-    ppo = replace(
-        config.ppo,
-        num_episodes=config.ppo.num_episodes or episodes,
-        minibatch_size=config.ppo.minibatch_size or (min(256, 32 * blocks) if on_host else 64 * blocks),
-    )
-    if isinstance(config, BaselineConfig):
-        return replace(config, ppo=ppo)
-    policies, rounds = 2 * max_steps + 8, max_steps + 4
-    if on_host:
-        steps = ppo.num_updates * ppo.num_episodes * max_steps  # of a round, if no episode ends early
-        policies, rounds = min(policies, 40, max(10, 600_000 // steps)), min(rounds, 16)
-    explore = replace(config.explore, max_policies=config.explore.max_policies or policies)
-    given = config.exploit.num_rounds
-    exploit = replace(config.exploit, num_rounds=rounds if given < 0 else given)
-    return PCPGConfig(ppo, explore, exploit)
-
-
-PAPER_PPO = PPOConfig(num_episodes=512, num_epochs=5, minibatch_size=160, entropy_coef=0.01)
-"""The paper's table for the lock: clip 0.2, gradient norm 5, learning rate 1e-3, 5 epochs of minibatches of 160."""
-
-PRESETS: dict[str, AgentConfig] = {
-    "pcpg": PCPGConfig(),
-    "pcpg-bonus": PCPGConfig(
-        explore=ExploreConfig(reward_coef=1.0), exploit=ExploitConfig(num_rounds=0, warm_start=True)
-    ),
-    "ppo": BaselineConfig(ppo=PAPER_PPO),
-    "ppo-rnd": BaselineConfig(ppo=PAPER_PPO, rnd=RNDConfig()),
+KINDS = {
+    int: "an integer",
+    float: "a number",
+    str: "text",
+    bool: "true or false",
+    tuple: "a list",
+    Mapping: "an object",
 }
 
-MOUNTAIN_CAR_PPO = PPOConfig(
-    num_updates=60,
-    num_episodes=32,
-    num_epochs=5,
-    minibatch_size=160,
-    learning_rate=5e-4,
-    entropy_coef=0.01,
-    shared_body=False,
-)
-"""The paper's table for MountainCar: 5 epochs of minibatches of 160, learning rate 5e-4, entropy 0.01, clip 0.2."""
 
-MOUNTAIN_CAR_BONUS = PCPGConfig(
-    ppo=MOUNTAIN_CAR_PPO,
-    explore=ExploreConfig(
-        max_policies=6,
-        bonus_coef=0.05,
-        reward_coef=0.1,
-        ridge=1e-4,
-        visit_episodes=64,
-        num_groups=16,
-        start_share=0.5,
-    ),
-    exploit=ExploitConfig(num_rounds=1, start_share=0.5, warm_start=True),
-)
-"""5 of 5 seeds above 90 over the environment's 999 steps, with less than 3M steps a seed."""
-
-MAZE_PPO = PPOConfig(
-    num_updates=8,
-    num_episodes=64,
-    num_epochs=3,
-    minibatch_size=256,
-    learning_rate=5e-4,
-    clip_eps=0.1,
-    entropy_coef=0.1,  # with 0.03 to 0.05, or a rate of 1e-3, policies lost their entropy before the last cells
-    max_grad_norm=0.5,
-    hidden=(128,),
-)
-"""The paper's table for the maze (clip 0.1, gradient norm 0.5, rate 5e-4), smaller, for two cores."""
-
-MAZE_COVER = PCPGConfig(
-    ppo=MAZE_PPO,
-    explore=ExploreConfig(
-        max_policies=24,
-        visit_episodes=64,
-        num_groups=32,
-        # A bonus of mean 1 in episodes of 200 steps makes values of 100: their loss swamps the policy's in the shared
-        # body, and at size 20 no policy found a new cell. 1 - gamma brings values back to the order of one.
-        bonus_coef=0.01,
-        # Images of one maze differ in one pixel, so their features do in little: with the prototype's ridge of 0.01 the
-        # bonus of a cell never seen is 1.1 times that of the others (size 10 and 20), with this one 4 to 13 times.
-        ridge=1e-5,
-    ),
-    exploit=ExploitConfig(num_rounds=0),
-)
-"""Size 10: every open cell in 5 of 5 seeds within 0.25M steps a seed.
-
-Reward-free, and no exploit phase: a maze has no goal of its own.
-"""
-
-HOST_PPO = PPOConfig(num_updates=10, num_epochs=6, entropy_coef=0.005)
-"""For environments that are stepped on the host: fewer and smaller updates, used more often."""
-
-HOST_EXPLOIT = ExploitConfig(start_share=0.5, advantage_floor=0.1)
-
-HOST_EXPLORE = ExploreConfig(visit_episodes=64, num_groups=8, ridge=1e-4)
-
-DEEP_SEA = PCPGConfig(
-    # With less entropy, or a smaller floor, the cost of the moves teaches the policy to stay at the left before the
-    # reward is found (measured, size 20: solved in 2 of the seeds 0 to 4).
-    dataclasses.replace(HOST_PPO, entropy_coef=0.02),
-    HOST_EXPLORE,
-    ExploitConfig(num_rounds=24),
-)
-"""Size 10 and 20: mean return 0.98 in seed 1000."""
-
-FROZEN_LAKE_PPO = dataclasses.replace(HOST_PPO, entropy_coef=0.01)
-FROZEN_LAKE = PCPGConfig(
-    FROZEN_LAKE_PPO,
-    dataclasses.replace(HOST_EXPLORE, max_policies=20),
-    dataclasses.replace(HOST_EXPLOIT, num_rounds=32),
-)
-"""8x8, seeds 1000 to 1007 (`--seed 1000 --seeds 8`): mean returns of 0.75 to 0.95.
-
-With entropy 0.005 there were 7 of 8 above 0.7; with 16 rounds as well 6, and with at most 10 policies as well 4.
-"""
-
-HOST_PRESETS: dict[str, AgentConfig] = {
-    "pcpg": PCPGConfig(HOST_PPO, HOST_EXPLORE, HOST_EXPLOIT),
-    "pcpg-bonus": PCPGConfig(
-        HOST_PPO,
-        dataclasses.replace(HOST_EXPLORE, reward_coef=1.0),
-        ExploitConfig(num_rounds=0, warm_start=True),
-    ),
-    "ppo": BaselineConfig(ppo=HOST_PPO, budget=500_000, visit_episodes=64),
-    "ppo-rnd": BaselineConfig(ppo=HOST_PPO, rnd=RNDConfig(), budget=500_000, visit_episodes=64),
-}
-"""Settings on other people's environments, where an environment has none of its own."""
-
-ENV_PRESETS: dict[tuple[str, str], AgentConfig] = {
-    ("MountainCarContinuous-v0", "pcpg-bonus"): MOUNTAIN_CAR_BONUS,
-    ("MountainCarContinuous-v0", "ppo"): BaselineConfig(ppo=MOUNTAIN_CAR_PPO),
-    ("MountainCarContinuous-v0", "ppo-rnd"): BaselineConfig(
-        ppo=dataclasses.replace(MOUNTAIN_CAR_PPO, learning_rate=1e-4), rnd=RNDConfig()
-    ),
-    ("gymnasium:MountainCarContinuous-v0", "pcpg-bonus"): MOUNTAIN_CAR_BONUS,
-    ("gymnasium:MountainCarContinuous-v0", "ppo"): BaselineConfig(ppo=MOUNTAIN_CAR_PPO),
-    ("bsuite:deep_sea", "pcpg"): DEEP_SEA,
-    **{
-        (f"gymnasium:{lake}", algo): config
-        for lake in ("FrozenLake-v1", "FrozenLake8x8-v1")
-        for algo, config in (
-            ("pcpg", FROZEN_LAKE),
-            ("ppo", BaselineConfig(ppo=FROZEN_LAKE_PPO, budget=500_000, visit_episodes=64)),
-        )
-    },
-    ("Maze-v0", "pcpg"): MAZE_COVER,
-    ("Maze-v0", "ppo"): BaselineConfig(ppo=MAZE_PPO, budget=2_700_000, visit_episodes=64),
-    # The paper's coefficient of 1000 would make values of that order; without another reward it has no other effect.
-    ("Maze-v0", "ppo-rnd"): BaselineConfig(
-        ppo=MAZE_PPO, rnd=RNDConfig(coef=1.0, normalise=True), budget=2_700_000, visit_episodes=64
-    ),
-}
-"""Where an environment has a preset of its own; each states its claim above or is the paper's row for a baseline."""
+class ConfigError(ValueError):
+    """A configuration that cannot be run; the message names the value and what was expected."""
 
 
-def preset(env: str, algo: str) -> AgentConfig:
-    """The settings of an algorithm on an environment, where nothing else is said."""
-    family = env.partition("/")[0]  # bsuite:deep_sea/3 is a point of bsuite:deep_sea
-    return ENV_PRESETS.get((family, algo)) or (HOST_PRESETS if is_on_host(env) else PRESETS)[algo]
+def check_choice(what: str, value: Any, valid: Iterable[str]) -> None:
+    """Refuse a name that is not among the valid ones, and name the nearest."""
+    valid = list(valid)
+    if not isinstance(value, str) or value not in valid:
+        hint = nearest(str(value), valid)
+        raise ConfigError(f"unknown {what} {value!r}; did you mean {hint!r}? Valid: {', '.join(valid)}")
+
+
+def from_plain(kind: Any, data: Any, where: str, default: Any = None) -> Any:
+    """A dataclass from nested mappings; fields that are absent come from `default`."""
+    if data is None and types.NoneType in typing.get_args(kind):
+        return None
+    kind = _without_none(kind)
+    if not (isinstance(kind, type) and dataclasses.is_dataclass(kind)):
+        return check_type(kind, data, where)
+    if not isinstance(data, Mapping):
+        raise ConfigError(f"{where} must be an object, got {data!r}")
+    hints = typing.get_type_hints(kind)
+    for name in data:
+        check_choice(f"entry of {where}", name, hints)
+    base = kind() if default is None else default
+    values = {
+        name: from_plain(hints[name], value, f"{where}.{name}", getattr(base, name)) for name, value in data.items()
+    }
+    try:
+        return dataclasses.replace(typing.cast(Any, base), **values)
+    except ValueError as error:
+        raise ConfigError(f"{where}: {error}") from error
+
+
+def _without_none(kind: Any) -> Any:
+    if typing.get_origin(kind) in (typing.Union, types.UnionType):
+        parts = [part for part in typing.get_args(kind) if part is not types.NoneType]
+        return parts[0] if len(parts) == 1 else kind
+    return kind
+
+
+def check_type(kind: Any, value: Any, where: str) -> Any:
+    """A value of a simple type, or a ConfigError that says where it stands and what was expected."""
+    origin = typing.get_origin(kind)
+    if origin is typing.Literal:
+        check_choice(f"value of {where}", value, typing.get_args(kind))
+        return value
+    if origin is tuple and isinstance(value, list | tuple):
+        return tuple(check_type(typing.get_args(kind)[0], item, where) for item in value)
+    expected = origin or kind
+    if expected is float and isinstance(value, int) and not isinstance(value, bool):
+        value = float(value)
+    if not isinstance(value, expected) or (isinstance(value, bool) and expected is not bool):
+        raise ConfigError(f"{where} must be {KINDS.get(expected, expected.__name__)}, got {value!r}")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ConfigError(f"{where} must be finite, got {value}")
+    return value

@@ -4,43 +4,21 @@ import dataclasses
 import functools
 import inspect
 import json
-import math
-import types
 import typing
 from collections.abc import Hashable, Mapping
 from typing import Any
 
-from pcpg.config import PRESETS, AgentConfig, BaselineConfig, PCPGConfig, preset, sized
-from pcpg.envs.options import nearest
+from pcpg.algorithms import ALGORITHMS, preset
+from pcpg.config import AgentConfig, ConfigError, PCPGConfig, check_choice, check_type, from_plain
 from pcpg.envs.protocol import Environment
 from pcpg.envs.registry import complete_options, make
 from pcpg.features import FEATURES, make_features
 from pcpg.features.base import FeatureMap
-from pcpg.features.defaults import suggested
 from pcpg.features.own import is_own_features
+from pcpg.presets import features_for, sized
 from pcpg.runs.documents import plain
 
 MAX_SEED = 2**32 - 1
-KINDS = {
-    int: "an integer",
-    float: "a number",
-    str: "text",
-    bool: "true or false",
-    tuple: "a list",
-    Mapping: "an object",
-}
-
-ENV_FEATURES: dict[str, tuple[str, dict[str, Any]]] = {
-    "MountainCarContinuous-v0": ("fourier", {}),
-    "gymnasium:MountainCarContinuous-v0": ("fourier", {}),
-    # A smaller kernel than the paper's 32, 64 and 512: on two cores those alone cost more than all the rest.
-    "Maze-v0": ("random-conv", {"num_features": 128, "num_kernels": [16, 32]}),
-}
-"""Feature map, and its options, of environments that have one of their own."""
-
-
-class ConfigError(ValueError):
-    """A configuration that cannot be run; the message names the value and what was expected."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,13 +36,13 @@ class RunConfig:
     lanes: int = 0
     feature_seed: int = 0
     source: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    """The cover of another run that this one exploits, see training/covers.py; empty: the run explores by itself."""
+    """The cover of another run that this one exploits, see training/storage.py; empty: the run explores by itself."""
 
     def __post_init__(self) -> None:
-        check_choice("algorithm", self.algo, PRESETS)
+        check_choice("algorithm", self.algo, ALGORITHMS)
         for name, kind in typing.get_type_hints(RunConfig).items():
             if name != "agent":
-                _scalar(kind, getattr(self, name), name)
+                check_type(kind, getattr(self, name), name)
         if self.seeds < 1:
             raise ConfigError(f"seeds must be at least 1, got {self.seeds}")
         if self.seeds > MAX_SEED:
@@ -78,15 +56,14 @@ class RunConfig:
         self._check_agent()
 
     def _check_agent(self) -> None:
-        preset = PRESETS[self.algo]
+        preset = ALGORITHMS[self.algo].preset
         if type(self.agent) is not type(preset):
             expected, got = type(preset).__name__, type(self.agent).__name__
             raise ConfigError(f"the agent of {self.algo} must be a {expected}, got a {got}")
-        if isinstance(self.agent, BaselineConfig) and isinstance(preset, BaselineConfig):
-            if preset.rnd is None and self.agent.rnd is not None:
-                raise ConfigError("agent.rnd: the algorithm ppo has none; use ppo-rnd")
-            if preset.rnd is not None and self.agent.rnd is None:
-                raise ConfigError("agent.rnd: the algorithm ppo-rnd needs it; use ppo to do without")
+        wanted = getattr(preset, "rnd", None) is not None
+        if wanted != (getattr(self.agent, "rnd", None) is not None):
+            advice = "needs it; use ppo to do without" if wanted else "has none; use ppo-rnd"
+            raise ConfigError(f"agent.rnd: the algorithm {self.algo} {advice}")
 
     @property
     def seed_list(self) -> list[int]:
@@ -113,8 +90,8 @@ class RunConfig:
         if not isinstance(data, Mapping):
             raise ConfigError(f"a configuration must be an object, got {data!r}")
         algo = data.get("algo", "pcpg")
-        check_choice("algorithm", algo, PRESETS)
-        kind = type(PRESETS[algo])
+        check_choice("algorithm", algo, ALGORITHMS)
+        kind = type(ALGORITHMS[algo].preset)
         agent = from_plain(kind, data.get("agent", {}), "agent", preset(str(data.get("env")), algo))
         rest = {name: value for name, value in data.items() if name not in ("agent", "algo")}
         known = [field.name for field in dataclasses.fields(cls)]
@@ -133,7 +110,7 @@ class RunConfig:
         """The configuration with the options of environment and features written out; refuses what cannot be built."""
         options = complete_options(self.env, self.env_options)
         env = make(self.env, **options)
-        own = default_features(self.env, env, self.feature_seed)
+        own = features_for(self.env, env, self.feature_seed)
         features = own[0] if self.features == "auto" else self.features
         if not is_own_features(features):
             check_choice("features", features, FEATURES)
@@ -160,62 +137,3 @@ def _make_features(name: str, env: Environment, seed: int, options: str) -> Feat
         return make_features(name, env, seed, **json.loads(options))
     except (ValueError, TypeError) as error:
         raise ConfigError(f"features {name!r}: {error}") from error
-
-
-def default_features(env_id: str, env: Environment, seed: int) -> tuple[str, dict[str, Any]]:
-    """The feature map of the environment's own, or that suits the observations, where none is named; its options."""
-    return ENV_FEATURES.get(env_id) or suggested(env, seed)
-
-
-def check_choice(what: str, value: Any, valid: typing.Iterable[str]) -> None:
-    """Refuse a name that is not among the valid ones, and name the nearest."""
-    valid = list(valid)
-    if not isinstance(value, str) or value not in valid:
-        hint = nearest(str(value), valid)
-        raise ConfigError(f"unknown {what} {value!r}; did you mean {hint!r}? Valid: {', '.join(valid)}")
-
-
-def from_plain(kind: Any, data: Any, where: str, default: Any = None) -> Any:
-    """A dataclass from nested mappings; fields that are absent come from `default`."""
-    if data is None and types.NoneType in typing.get_args(kind):
-        return None
-    kind = _without_none(kind)
-    if not (isinstance(kind, type) and dataclasses.is_dataclass(kind)):
-        return _scalar(kind, data, where)
-    if not isinstance(data, Mapping):
-        raise ConfigError(f"{where} must be an object, got {data!r}")
-    hints = typing.get_type_hints(kind)
-    for name in data:
-        check_choice(f"entry of {where}", name, hints)
-    base = kind() if default is None else default
-    values = {
-        name: from_plain(hints[name], value, f"{where}.{name}", getattr(base, name)) for name, value in data.items()
-    }
-    try:
-        return dataclasses.replace(typing.cast(Any, base), **values)
-    except ValueError as error:
-        raise ConfigError(f"{where}: {error}") from error
-
-
-def _without_none(kind: Any) -> Any:
-    if typing.get_origin(kind) in (typing.Union, types.UnionType):
-        parts = [part for part in typing.get_args(kind) if part is not types.NoneType]
-        return parts[0] if len(parts) == 1 else kind
-    return kind
-
-
-def _scalar(kind: Any, value: Any, where: str) -> Any:
-    origin = typing.get_origin(kind)
-    if origin is typing.Literal:
-        check_choice(f"value of {where}", value, typing.get_args(kind))
-        return value
-    if origin is tuple and isinstance(value, list | tuple):
-        return tuple(_scalar(typing.get_args(kind)[0], item, where) for item in value)
-    expected = origin or kind
-    if expected is float and isinstance(value, int) and not isinstance(value, bool):
-        value = float(value)
-    if not isinstance(value, expected) or (isinstance(value, bool) and expected is not bool):
-        raise ConfigError(f"{where} must be {KINDS.get(expected, expected.__name__)}, got {value!r}")
-    if isinstance(value, float) and not math.isfinite(value):
-        raise ConfigError(f"{where} must be finite, got {value}")
-    return value

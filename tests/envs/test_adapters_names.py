@@ -9,7 +9,7 @@ import pytest
 import pcpg
 from pcpg.envs import Box, Discrete, check_environment
 from pcpg.envs.adapters.dm_env import DmEnv, to_space
-from pcpg.features.defaults import suggested
+from pcpg.presets import suggested
 
 
 def test_every_copy_of_deep_sea_has_the_same_treasure():

@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 
 import pcpg
-from pcpg.config import PRESETS, BaselineConfig, PCPGConfig
+from pcpg.algorithms import ALGORITHMS
+from pcpg.config import BaselineConfig, PCPGConfig, from_plain
 from pcpg.envs.lock import CombinationLock
 from pcpg.envs.tabular import occupancy, policy_value
 from pcpg.experiments.lock import analysis
 from pcpg.experiments.lock.measure import run_cell
 from pcpg.experiments.lock.sweep import PAPER_EPISODES, Cell, cell_config, paper_budget
-from pcpg.run_config import from_plain
 
 RESULTS = Path(__file__).parents[2] / "results" / "lock"
-BRIEF = from_plain(PCPGConfig, {"exploit": {"num_rounds": 7}}, "config", PRESETS["pcpg"])
+BRIEF = from_plain(PCPGConfig, {"exploit": {"num_rounds": 7}}, "config", ALGORITHMS["pcpg"].preset)
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +50,7 @@ def test_a_cell_that_is_done_is_not_run_again(records):
     with pytest.raises(ValueError, match="choose another --out"):
         run_cell(Cell("pcpg", 5, 3, 0, "own", BRIEF), "smoke", out)
     with pytest.raises(ValueError, match=r"other settings \(exploit.num_rounds\): choose another --out"):
-        run_cell(Cell("pcpg", 5, 2, 0, "own", PRESETS["pcpg"]), "smoke", out)
+        run_cell(Cell("pcpg", 5, 2, 0, "own", ALGORITHMS["pcpg"].preset), "smoke", out)
 
 
 def test_the_summary_counts_successes_with_intervals_and_names_its_budgets(records):

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from pcpg.algorithms import preset
 from pcpg.cli.display import result_table
-from pcpg.config import preset
 from pcpg.envs.lock import CombinationLock
 from pcpg.envs.maze import Maze
 from pcpg.experiments.common import read_records, value_at

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from pcpg.config import PRESETS, PCPGConfig, preset
+from pcpg.algorithms import ALGORITHMS, preset
+from pcpg.config import PCPGConfig
 from pcpg.envs.mountain_car import MountainCarContinuous
 from pcpg.experiments.common import read_records
 from pcpg.experiments.mountaincar import analysis
@@ -65,7 +66,10 @@ def test_presets_and_features_are_chosen_by_the_environment_and_written_out():
     config = RunConfig.from_json({"env": ENV, "algo": "pcpg-bonus"}).resolved()
     assert config.agent == preset(ENV, "pcpg-bonus")
     assert (config.features, config.feature_options["num_features"]) == ("fourier", 32)
-    assert RunConfig.from_json({"env": "CombinationLock-v0", "env_options": {"horizon": 3}}).agent == PRESETS["pcpg"]
+    assert (
+        RunConfig.from_json({"env": "CombinationLock-v0", "env_options": {"horizon": 3}}).agent
+        == ALGORITHMS["pcpg"].preset
+    )
 
 
 def test_a_policy_is_evaluated_over_gymnasiums_999_steps_and_solves_above_90():

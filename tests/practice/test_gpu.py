@@ -15,8 +15,8 @@ import pytest
 
 from pcpg.cover.bonus import quadratic_form, whitening
 from pcpg.cover.covariance import covariance
-from pcpg.practice.build import build_agent
 from pcpg.run_config import RunConfig
+from pcpg.training.loop import build_agent
 
 pytestmark = pytest.mark.gpu
 

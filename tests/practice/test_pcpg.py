@@ -13,7 +13,8 @@ from pcpg.cover.bonus import whitening
 from pcpg.cover.cover import add_member, empty_cover
 from pcpg.envs.lock import CombinationLock
 from pcpg.features import make_features
-from pcpg.practice.pcpg import PCPG, scaled_whitening
+from pcpg.practice.agent import Agent
+from pcpg.practice.pcpg import PCPG, exploration_is_over, scaled_whitening
 from pcpg.state import DONE
 
 ENV = CombinationLock(horizon=2)
@@ -79,7 +80,7 @@ def assert_same(a, b):
 
 @pytest.fixture(scope="module")
 def agent():
-    return PCPG(ENV, PHI, CONFIG, lanes=1)
+    return Agent(ENV, CONFIG, PCPG, lanes=1, phi=PHI)
 
 
 @pytest.fixture(scope="module")
@@ -185,7 +186,7 @@ def test_exploitation_starts_from_a_fresh_policy_and_leaves_the_cover_as_it_was(
 
 def test_the_reward_bonus_version_solves_the_task_on_the_same_programs(agent, run):
     explore = dataclasses.replace(EXPLORE, reward_coef=1.0)
-    bonus = PCPG(ENV, PHI, PCPGConfig(PPO, explore, ExploitConfig(num_rounds=0, warm_start=True)), lanes=1)
+    bonus = Agent(ENV, PCPGConfig(PPO, explore, ExploitConfig(num_rounds=0, warm_start=True)), PCPG, lanes=1, phi=PHI)
     # The coefficients of reward and bonus are arrays: what the reward-free version compiled serves here as well.
     vars(bonus).update(improve=agent.improve, visit=agent.visit)
     done = Run(bonus, (0, 1))
@@ -201,16 +202,16 @@ def test_the_reward_bonus_version_solves_the_task_on_the_same_programs(agent, ru
 
 def test_the_number_of_compilations_does_not_depend_on_the_number_of_policies(run):
     assert run.compilations == 2  # improve and visit, for 5 or 6 policies ...
-    tiny = Run(PCPG(ENV, PHI, TINY, lanes=1), (0,))
+    tiny = Run(Agent(ENV, TINY, PCPG, lanes=1, phi=PHI), (0,))
     assert int(tiny.states[0].cover.size) == 3
     assert tiny.compilations == 2  # ... and for 3
 
 
 def test_without_a_number_the_capacity_and_the_rounds_follow_from_the_length_of_an_episode():
-    agent = PCPG(ENV, PHI, PCPGConfig(), lanes=1)
-    assert (agent.init(0).cover.capacity, agent.max_rounds) == (2 * 3 + 8, 2 * 3 + 8 + 3 + 4)
-    agent = PCPG(ENV, PHI, TINY, lanes=1)
-    assert (agent.init(0).cover.capacity, agent.max_rounds) == (3, 3 + 2)
+    agent = Agent(ENV, PCPGConfig(), PCPG, lanes=1, phi=PHI)
+    assert (agent.init(0).cover.capacity, agent.rounds_left(agent.init(0))) == (2 * 3 + 8, 2 * 3 + 8 + 3 + 4)
+    agent = Agent(ENV, TINY, PCPG, lanes=1, phi=PHI)
+    assert (agent.init(0).cover.capacity, agent.rounds_left(agent.init(0))) == (3, 3 + 2)
 
 
 def cover_of(*diagonals):
@@ -244,3 +245,40 @@ def test_settings_that_do_not_fit_each_other_are_refused():
         PCPGConfig(dataclasses.replace(PPO, gamma=1.0), dataclasses.replace(EXPLORE, bonus_form="indicator"))
     with pytest.raises(ValueError, match="beta must be positive, got 0"):
         ExploreConfig(bonus_form="indicator", beta=0.0)
+
+
+RULE = ExploreConfig(min_growth=0.1, patience=2)
+
+
+@pytest.mark.parametrize(
+    ("log_dets", "capacity", "is_over"),
+    [
+        ([0.0], 9, False),  # nothing to compare with
+        ([0.0, 0.0], 9, False),  # one policy more is not two
+        ([0.0, 0.04, 0.08], 9, True),  # too little over two policies together
+        ([0.0, 0.06, 0.12], 9, False),  # two small steps, but enough together
+        ([0.0, 5.0, 5.04, 5.08], 9, True),  # whatever came before
+        ([0.0, 0.0, 0.0, 1.0], 9, False),
+        ([0.0, 1.0, 1.0], 9, False),  # the last grew nothing, the one before did
+        ([0.0, -0.5, -1.0], 9, True),
+        ([0.0, 1.0, 2.0], 3, True),  # full
+        ([0.0, 1.0], 3, False),
+        ([0.0], 1, True),
+    ],
+)
+def test_exploration_ends_when_the_cover_is_full_or_has_grown_too_little(log_dets, capacity, is_over):
+    assert exploration_is_over(np.array(log_dets), dataclasses.replace(RULE, max_policies=capacity)) is is_over
+
+
+def test_growth_of_exactly_the_least_is_growth():
+    assert not exploration_is_over(np.array([0.0, 0.25, 0.5]), ExploreConfig(9, min_growth=0.5, patience=2))
+    assert exploration_is_over(np.array([0.0, 0.25, 0.5]), ExploreConfig(9, min_growth=0.5001, patience=2))
+
+
+def test_patience_counts_the_policies_over_which_growth_is_measured():
+    flat = np.zeros(5)
+    assert [exploration_is_over(flat, ExploreConfig(9, patience=patience)) for patience in (3, 4, 5)] == [
+        True,
+        True,
+        False,
+    ]

@@ -22,10 +22,10 @@ from pcpg.learning.rnd import RNDConfig, init_rnd, prediction_error
 from pcpg.learning.update import init_adam
 from pcpg.policies.networks import init_actor_critic
 from pcpg.practice import ppo as improve_module
-from pcpg.practice.baselines import Baseline
+from pcpg.practice.agent import Agent, check_updates, check_visits
+from pcpg.practice.baselines import BASELINE
 from pcpg.practice.ppo import CoverArrays, ImproveInputs, ImproveOutputs, Learner, make_task
 from pcpg.practice.program import Program
-from pcpg.practice.rounds import check_updates, check_visits
 from pcpg.practice.visit import VisitInputs, Visitor, Visits
 from pcpg.state import NonFinite, SeedState
 
@@ -368,7 +368,7 @@ def test_with_autoreset_a_value_is_bootstrapped_where_a_time_limit_cuts_an_episo
 
 def test_with_autoreset_a_last_observation_that_is_not_finite_is_noticed_although_a_new_episode_follows():
     env = probes.NonFinite(finite_steps=1, where="observation")
-    agent = Baseline(env, BaselineConfig(ppo=TINY, visit_episodes=32, autoreset=True), lanes=1)
+    agent = Agent(env, BaselineConfig(ppo=TINY, visit_episodes=32, autoreset=True), BASELINE, lanes=1)
     with pytest.raises(NonFinite, match="an observation that is not finite appeared in update 0"):
         agent.step([agent.init(7)])
 
@@ -579,7 +579,7 @@ def test_bonus_and_covariance_are_at_full_precision_in_the_whole_programs():
 
 def test_an_environment_that_returns_nan_is_named_with_seed_update_and_round():
     env = probes.NonFinite(finite_steps=1)
-    agent = Baseline(env, BaselineConfig(ppo=TINY, visit_episodes=32), lanes=1)
+    agent = Agent(env, BaselineConfig(ppo=TINY, visit_episodes=32), BASELINE, lanes=1)
     with pytest.raises(NonFinite, match="seed 7: a reward that is not finite appeared in update 0 of round 0"):
         agent.step([agent.init(7)])
 

@@ -16,10 +16,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from pcpg.config import ConfigError
 from pcpg.envs import registry
 from pcpg.envs.probes import OneStep, ProbeState
-from pcpg.practice.build import build_agent
-from pcpg.run_config import ConfigError, RunConfig
+from pcpg.run_config import RunConfig
 from pcpg.runs import checkpoints, documents
 from pcpg.runs.arrays import read_arrays
 from pcpg.runs.errors import DamagedFile, DiskFull, FolderInUse, FolderTaken, OtherVersion, RunError
@@ -27,7 +27,7 @@ from pcpg.runs.folder import RunFolder
 from pcpg.runs.metrics import read_metrics
 from pcpg.state import NonFinite
 from pcpg.training import loop as training
-from pcpg.training.loop import Progress, Trained, rounds_left, start_run, train_run
+from pcpg.training.loop import Progress, Trained, build_agent, rounds_left, start_run, train_run
 from pcpg.training.provenance import device_kind
 
 Tiny = Callable[..., dict[str, Any]]

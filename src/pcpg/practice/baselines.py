@@ -1,89 +1,79 @@
 """The baselines of the paper, on the same learning code: PPO, and PPO with random network distillation."""
 
-import dataclasses
-import functools
-from collections.abc import Sequence
+import math
 
-from pcpg.config import BaselineConfig, sized
+from pcpg.algorithm1 import Explored, task_round
 from pcpg.envs.host import HostEnvironment
-from pcpg.envs.protocol import Environment
 from pcpg.learning.rnd import init_rnd
 from pcpg.learning.update import init_adam
 from pcpg.policies.networks import init_actor_critic
-from pcpg.practice.host import HostImprove, HostVisit, improve_program, visit_program
-from pcpg.practice.ppo import ImproveInputs, ImproveOutputs, Learner, Task, make_task
-from pcpg.practice.program import Program
-from pcpg.practice.rounds import after_round, improve_all, plain, round_inputs, visit_all
-from pcpg.practice.visit import VisitInputs, Visitor, Visits
+from pcpg.practice.agent import Agent, Assignment, Rounds, Turn, after_round, plain
+from pcpg.practice.ppo import Learner, make_task
 from pcpg.state import DONE, EXPLOIT, Report, SeedState, int32, weights_rng
 
 
-@dataclasses.dataclass(frozen=True)
-class Baseline:
-    """PPO (with or without RND) bound to an environment and compiled programs."""
+def begin(agent: Agent, seed: int) -> SeedState:
+    """A seed before its first round: a random policy."""
+    if agent.config.autoreset and isinstance(agent.env, HostEnvironment):
+        raise ValueError("autoreset is for environments that are compiled, not for one stepped on the host")
+    rng = weights_rng(seed, 0)
+    ppo, space = agent.config.ppo, agent.env.observation_space
+    policy = init_actor_critic(rng, space, agent.env.action_space, **ppo.network)
+    rnd = None if agent.config.rnd is None else init_rnd(rng, space, ppo.hidden)
+    trained = (policy, None if rnd is None else rnd.predictor)
+    state = SeedState.start(seed, policy, init_adam(trained), num_cells=agent.env.num_cells, rnd=rnd)
+    return state._replace(phase=int32(EXPLOIT))
 
-    env: Environment
-    config: BaselineConfig
-    lanes: int
 
-    def __post_init__(self) -> None:
-        if self.config.autoreset and isinstance(self.env, HostEnvironment):
-            raise ValueError("autoreset is for environments that are compiled, not for one stepped on the host")
-        object.__setattr__(self, "config", sized(self.config, self.env))
+def turn(agent: Agent, state: SeedState) -> Turn:
+    """One round of updates on the task, and an evaluation of where it led."""
+    done = yield from task_round(Explored(state.policy, cover=None))
+    state = state._replace(adam=done.improved.adam, rnd=done.improved.rnd)
+    state, metrics = after_round(agent.env, state, done)
+    cells = [int(count) for count in done.seen.cells]  # no cover keeps them
+    rounds = agent.config.num_rounds
+    if state.env_steps >= agent.config.budget or (rounds and state.round >= rounds):
+        state = state._replace(phase=int32(DONE))
+    return state, Report(plain(metrics) | ({"cells": cells} if cells else {}), None)
 
-    @property
-    def max_rounds(self) -> int:
-        """The most rounds a seed can take, if no episode ends early."""
-        ppo = self.config.ppo
-        steps = (ppo.num_updates * ppo.num_episodes + self.config.visit_episodes) * self.env.max_steps
-        rounds = -(-self.config.budget // steps)
-        return min(rounds, self.config.num_rounds or rounds)
 
-    @functools.cached_property
-    def improve(self) -> Program[ImproveInputs, ImproveOutputs] | HostImprove:
-        learner = Learner(self.env, self.config.ppo, rnd=self.config.rnd, autoreset=self.config.autoreset)
-        return improve_program(learner, self.lanes)
+def assign(agent: Agent, state: SeedState) -> Assignment:
+    """The reward, and RND's bonus where there is one, from the start state."""
+    ppo, rnd = agent.config.ppo, agent.config.rnd
+    task = make_task(
+        reward_coef=1.0,
+        bonus_coef=0.0 if rnd is None else rnd.coef,
+        start_share=1.0,
+        epsilon=0.0,
+        learning_rate=(ppo.learning_rate, ppo.learning_rate),
+        entropy_coef=(ppo.entropy_coef, ppo.entropy_coef),
+        advantage_floor=0.0,
+    )
+    return Assignment(task, state.adam)
 
-    @functools.cached_property
-    def visit(self) -> Program[VisitInputs, Visits] | HostVisit:
-        return visit_program(Visitor(self.env, self.config.visit_episodes), self.lanes)
 
-    def init(self, seed: int) -> SeedState:
-        """A seed before its first round: a random policy."""
-        rng = weights_rng(seed, 0)
-        ppo, space = self.config.ppo, self.env.observation_space
-        policy = init_actor_critic(rng, space, self.env.action_space, **ppo.network)
-        rnd = None if self.config.rnd is None else init_rnd(rng, space, ppo.hidden)
-        trained = (policy, None if rnd is None else rnd.predictor)
-        return SeedState.start(seed, policy, init_adam(trained), num_cells=self.env.num_cells, rnd=rnd)._replace(
-            phase=int32(EXPLOIT)
-        )
+def learner(agent: Agent) -> Learner:
+    """The constants of the updates."""
+    return Learner(agent.env, agent.config.ppo, rnd=agent.config.rnd, autoreset=agent.config.autoreset)
 
-    def step(self, states: Sequence[SeedState]) -> list[tuple[SeedState, Report]]:
-        """One round of updates for each seed, and an evaluation of where it led."""
-        task = self._task()
-        inputs = [round_inputs(self.env, state, task) for state in states]
-        outputs = improve_all(self.improve, states, inputs)
-        visits = visit_all(self.visit, self.env, states, [output.policy for output in outputs])
-        return [self._end_of_round(*turn) for turn in zip(states, outputs, visits, strict=True)]
 
-    def _end_of_round(self, state: SeedState, output: ImproveOutputs, visits: Visits) -> tuple[SeedState, Report]:
-        state = state._replace(policy=output.policy, adam=output.adam, rnd=output.rnd)
-        state, metrics = after_round(state, visits, output, self.env)
-        cells = [int(count) for count in visits.cells]  # no cover keeps them
-        rounds = self.config.num_rounds
-        if state.env_steps >= self.config.budget or (rounds and state.round >= rounds):
-            state = state._replace(phase=int32(DONE))
-        return state, Report(plain(metrics) | ({"cells": cells} if cells else {}), None)
+def left(agent: Agent, state: SeedState) -> int:
+    """About how many rounds a seed has before it: its budget is in steps."""
+    if state.phase == DONE:
+        return 0
+    config = agent.config
+    if state.round == 0:  # as many as there are if no episode ends early
+        episodes = config.ppo.num_updates * config.ppo.num_episodes + config.visit_episodes
+        rounds = math.ceil(config.budget / (episodes * agent.env.max_steps))
+        return min(rounds, config.num_rounds or rounds)
+    steps_per_round = int(state.env_steps) / int(state.round)
+    rounds = max(1, math.ceil((config.budget - int(state.env_steps)) / steps_per_round))
+    return min(rounds, config.num_rounds - int(state.round)) if config.num_rounds else rounds
 
-    def _task(self) -> Task:
-        ppo = self.config.ppo
-        return make_task(
-            reward_coef=1.0,
-            bonus_coef=0.0 if self.config.rnd is None else self.config.rnd.coef,
-            start_share=1.0,
-            epsilon=0.0,
-            learning_rate=(ppo.learning_rate, ppo.learning_rate),
-            entropy_coef=(ppo.entropy_coef, ppo.entropy_coef),
-            advantage_floor=0.0,
-        )
+
+def visit_episodes(agent: Agent) -> int:
+    """Episodes for the evaluation after each round."""
+    return agent.config.visit_episodes
+
+
+BASELINE = Rounds(learner, visit_episodes, begin, turn, assign, left)

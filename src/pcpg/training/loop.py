@@ -1,6 +1,5 @@
 """Train a run to its end, one round at a time: between two rounds the host saves, reports and may stop."""
 
-import math
 import threading
 import time
 from collections import deque
@@ -9,25 +8,34 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from pcpg.algorithms import ALGORITHMS
+from pcpg.config import ConfigError
 from pcpg.envs.given_reward import Reward
 from pcpg.envs.host import HostEnvironment
-from pcpg.practice.build import Agent, build_agent
-from pcpg.practice.exploit import Exploiter
-from pcpg.practice.pcpg import PCPG
-from pcpg.run_config import ConfigError, RunConfig
+from pcpg.practice.agent import Agent, Covers
+from pcpg.practice.program import default_lanes
+from pcpg.run_config import RunConfig
 from pcpg.runs import checkpoints
-from pcpg.runs.arrays import flatten, write_arrays
-from pcpg.runs.errors import DamagedFile
+from pcpg.runs.arrays import write_arrays
 from pcpg.runs.folder import RunFolder
 from pcpg.runs.loggers import opened
 from pcpg.runs.metrics import JsonLines, Logger, read_metrics
-from pcpg.state import DONE, EXPLORE, SeedState
+from pcpg.state import DONE, SeedState
 from pcpg.training.compile_cache import enable_compile_cache
-from pcpg.training.covers import Covers, fetch_members, read_source_covers
+from pcpg.training.exploit import make_run_env
 from pcpg.training.interrupt import stop_on_interrupt
 from pcpg.training.provenance import device_kind, what_changed
-from pcpg.training.saved_features import check_features, with_saved_features
-from pcpg.training.snapshot import pack_members, pack_states, unpack_states
+from pcpg.training.storage import (
+    check_features,
+    final_policies,
+    needing_all,
+    own_source_covers,
+    pack_members,
+    pack_states,
+    read_source_covers,
+    unpack_states,
+    with_saved_features,
+)
 
 
 class Progress(NamedTuple):
@@ -54,6 +62,17 @@ class Trained(NamedTuple):
 
 Observer = Callable[[Progress], None]
 Say = Callable[[str], None]
+
+
+def build_agent(config: RunConfig, covers: Covers | None = None, reward: Reward | None = None) -> Agent:
+    """The agent of a run; compiles nothing yet. With covers it explores no more."""
+    env, algorithm = make_run_env(config, reward), ALGORITHMS[config.algo]
+    lanes = config.lanes or default_lanes()
+    if algorithm.exploit is None:
+        return Agent(env, config.agent, algorithm.rounds, lanes)
+    if covers is not None:
+        return Agent(env, config.agent, algorithm.exploit, lanes, covers=covers)
+    return Agent(env, config.agent, algorithm.rounds, lanes, phi=config.make_features(env))
 
 
 def start_run(config: RunConfig, path: Any, reward: Reward | None = None) -> RunFolder:
@@ -97,7 +116,7 @@ def train_run(
     enable_compile_cache()
     config = RunConfig.from_json(folder.config)
     with folder.lock(), stop_on_interrupt(notice, leave) as stop:
-        agent = build_agent(config, _own_covers(folder, config), reward)
+        agent = build_agent(config, own_source_covers(folder, config), reward)
         for text in agent.env.notices if isinstance(agent.env, HostEnvironment) else ():
             notice(text)
         agent, features = with_saved_features(folder, agent)
@@ -181,7 +200,7 @@ class _Loop:
     def _report_progress(self) -> None:
         if self.observer is None:
             return
-        left = max(rounds_left(self.agent, state) for state in self.states)
+        left = max(self.agent.rounds_left(state) for state in self.states)
         seconds_left = left * sum(self.recent) / len(self.recent) if self.recent else None
         covers = {int(state.seed): state.cover for state in self.states if state.cover is not None}
         records = [
@@ -229,41 +248,6 @@ class _Loop:
         return sum(int(state.env_steps) for state in self.states)
 
 
-def rounds_left(agent: Agent, state: SeedState) -> int:
-    """How many rounds a seed has before it: at most for PC-PG, about for the baselines, whose budget is in steps."""
-    if state.phase == DONE:
-        return 0
-    if isinstance(agent, PCPG) and state.phase == EXPLORE and state.cover is not None:
-        return agent.capacity - int(state.cover.size) + agent.config.exploit.num_rounds
-    if isinstance(agent, PCPG | Exploiter):
-        return agent.config.exploit.num_rounds - int(state.phase_round)
-    if state.round == 0:
-        return agent.max_rounds
-    steps_per_round = int(state.env_steps) / int(state.round)
-    left = max(1, math.ceil((agent.config.budget - int(state.env_steps)) / steps_per_round))
-    return min(left, agent.config.num_rounds - int(state.round)) if agent.config.num_rounds else left
-
-
-def final_policies(states: list[SeedState]) -> dict[str, np.ndarray]:
-    """The last policy of each seed, and the best by its counted evaluations beside it."""
-    arrays: dict[str, np.ndarray] = {}
-    for state in states:
-        for kind, policy in (("final", state.policy), ("best", state.best_policy)):
-            arrays |= {f"{int(state.seed)}/{kind}{name}": leaf for name, leaf in flatten(policy).items()}
-    return arrays
-
-
-def _own_covers(folder: RunFolder, config: RunConfig) -> Covers | None:
-    """The covers that the run exploits, from its own copy; None where it explores by itself."""
-    if not config.source:
-        return None
-    fetch_members(folder, config.source)
-    try:
-        return read_source_covers(folder, config)
-    except DamagedFile as error:
-        raise DamagedFile(error.path, f"{error.cause}; the cover cannot be restored without it") from error
-
-
 def _restore(
     folder: RunFolder, agent: Agent, config: RunConfig, features: str | None, notice: Say
 ) -> tuple[list[SeedState], int, list[str]]:
@@ -277,15 +261,12 @@ def _restore(
         notice(f"{skipped.reason}; going back to the checkpoint of step {checkpoint.step}")
     changed = what_changed(checkpoint.state.get("device"), checkpoint.versions)
     if changed:
-        notice(f"saved with {changed}: bit-equal results are not promised")
+        notice(f"saved with {changed}: bit-exact resume is not guaranteed")
     check_features(folder, features, checkpoint.state.get("features"))
     hashes = list(checkpoint.state["members"])
     if config.source:
         return unpack_states(checkpoint.arrays, fresh, []), checkpoint.step, hashes
-    try:
-        members = [folder.read_member(index, sha256) for index, sha256 in enumerate(hashes)]
-    except DamagedFile as error:
-        raise DamagedFile(error.path, f"{error.cause}; the cover cannot be restored without it") from error
+    members = needing_all(lambda: [folder.read_member(index, sha256) for index, sha256 in enumerate(hashes)])
     folder.drop_members(len(hashes))
     return unpack_states(checkpoint.arrays, fresh, members), checkpoint.step, hashes
 

@@ -7,9 +7,10 @@ seed of PC-PG that used most, roll-ins counted. A task counts as solved by the m
 import dataclasses
 from typing import Any, Literal, NamedTuple
 
-from pcpg.config import BaselineConfig, PCPGConfig, preset
+from pcpg.algorithms import preset
+from pcpg.config import BaselineConfig, PCPGConfig, from_plain
 from pcpg.experiments.common import Cell, Scale
-from pcpg.run_config import RunConfig, from_plain
+from pcpg.run_config import RunConfig
 
 SEEDS: dict[Scale, int] = {"smoke": 1, "laptop": 5, "paper": 5}
 EVALUATION = 200

@@ -11,7 +11,8 @@ found, on seeds of 1000 and more; 0 to 19 are reported.
 import dataclasses
 from typing import Literal, NamedTuple
 
-from pcpg.config import PRESETS, AgentConfig, BaselineConfig, ExploitConfig, ExploreConfig, PCPGConfig, PPOConfig
+from pcpg.algorithms import ALGORITHMS
+from pcpg.config import AgentConfig, BaselineConfig, ExploitConfig, ExploreConfig, PCPGConfig, PPOConfig
 
 Scale = Literal["smoke", "laptop", "paper"]
 
@@ -64,7 +65,7 @@ def cell_config(scale: Scale, algo: str, horizon: int, budget: int) -> AgentConf
     A baseline that runs for the paper's budget gives the column of equal samples too, by its state when it had used
     as many steps as PC-PG: nothing in a baseline depends on its budget but when it stops.
     """
-    preset = PRESETS[algo]
+    preset = ALGORITHMS[algo].preset
     if isinstance(preset, BaselineConfig):
         return dataclasses.replace(preset, budget=budget)
     return released_budget(horizon) if scale == "paper" else preset

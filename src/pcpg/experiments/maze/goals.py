@@ -16,14 +16,14 @@ from typing import Any
 import numpy as np
 
 from pcpg.api import load
-from pcpg.config import BaselineConfig, PCPGConfig
+from pcpg.config import BaselineConfig, PCPGConfig, from_plain
 from pcpg.experiments.common import Cell, Record, Scale
 from pcpg.experiments.maze.sweep import ENV, agent_config
-from pcpg.exploit_config import exploit_config, exploit_defaults
 from pcpg.practice.program import default_lanes
-from pcpg.run_config import RunConfig, from_plain
+from pcpg.run_config import RunConfig
 from pcpg.runs.errors import NotARun
 from pcpg.runs.folder import RunFolder
+from pcpg.training.exploit import exploit_config, exploit_defaults
 
 ALGOS = ("pcpg", "ppo")
 GOALS: dict[Scale, int] = {"smoke": 2, "laptop": 20, "paper": 20}

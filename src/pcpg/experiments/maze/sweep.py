@@ -11,10 +11,11 @@ and 2.8M steps, for two cores. Settings were found on mazes of seeds 1000 and ab
 
 import dataclasses
 
-from pcpg.config import AgentConfig, BaselineConfig, PCPGConfig, preset
+from pcpg.algorithms import preset
+from pcpg.config import AgentConfig, BaselineConfig, PCPGConfig, from_plain
 from pcpg.experiments.common import Cell, Scale
 from pcpg.practice.program import default_lanes
-from pcpg.run_config import RunConfig, from_plain
+from pcpg.run_config import RunConfig
 
 ENV = "Maze-v0"
 ALGOS = ("pcpg", "ppo-rnd", "ppo")

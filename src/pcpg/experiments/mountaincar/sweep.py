@@ -7,9 +7,10 @@ the seed of PC-PG that used most, roll-ins counted.
 
 import dataclasses
 
-from pcpg.config import AgentConfig, BaselineConfig, PCPGConfig, preset
+from pcpg.algorithms import preset
+from pcpg.config import AgentConfig, BaselineConfig, PCPGConfig, from_plain
 from pcpg.experiments.common import Cell, Scale
-from pcpg.run_config import RunConfig, from_plain
+from pcpg.run_config import RunConfig
 
 ENV = "MountainCarContinuous-v0"
 ALGOS = ("pcpg-bonus", "ppo-rnd", "ppo")
