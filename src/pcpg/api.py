@@ -4,7 +4,9 @@ import contextlib
 import dataclasses
 import functools
 import os
+import sys
 import tempfile
+import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -88,12 +90,12 @@ class Evaluation:
 
     @property
     def mean_return(self) -> list[float]:
-        """One mean a seed."""
+        """One mean per seed."""
         return [float(x) for x in self.returns.mean(axis=1, dtype=np.float64)]
 
     @property
     def standard_error(self) -> list[float]:
-        """Of each seed's mean."""
+        """Standard error of each seed's mean."""
         return [float(x) for x in self.returns.std(axis=1, dtype=np.float64) / self.returns.shape[1] ** 0.5]
 
 
@@ -223,14 +225,35 @@ def train(
     loggers: Iterable[Logger | str] = (),
     **env_options: Any,
 ) -> Run:
-    """Train `algo` on an environment and give back the finished run.
+    """Train an algorithm on an environment.
 
-    `env` is the id of an environment of the library, of one of Gymnasium's as in "gymnasium:FrozenLake-v1", or a
-    function that makes a Gymnasium environment, or a vector of them; `features` a name, or a function
-    phi(observation, action). A run folder holds no code: `load` and `resume` need such functions again.
-    `config` overrides entries of the algorithm's preset, as in `{"explore": {"bonus_coef": 2.0}}`; `env_options` are
-    the environment's own, as in `horizon=5`. Without `out` the run lies in a new temporary folder. `observer` is told
-    of each round, `loggers` get every report that metrics.jsonl gets; "tensorboard" and "wandb" can be named.
+    A run folder holds no code: where `env` or `features` is a function, `load` and `resume` need it again.
+
+    Args:
+        env: the id of an environment, of the library or as in "gymnasium:FrozenLake-v1"; or a function that makes a
+            Gymnasium environment, or a vector of them.
+        algo: a name in `pcpg.algorithms.ALGORITHMS`.
+        seeds: how many seeds; they run side by side, and none depends on the others.
+        seed: the first seed.
+        out: the run folder; by default a new temporary one.
+        features: name of the feature map of the cover, or a function phi(observation, action).
+        feature_options: options of the feature map.
+        config: changes to the algorithm's preset, as in `{"explore": {"bonus_coef": 2.0}}`.
+        feature_seed: seed of feature maps that are drawn at random.
+        lanes: width of the program over seeds; 0 chooses by the device.
+        observer: called with a `Progress` before the first round and after each.
+        loggers: get every report that metrics.jsonl gets; "tensorboard" and "wandb" can be named.
+        **env_options: the environment's own options, as in `horizon=5`.
+
+    Returns:
+        The finished run.
+
+    Example:
+        >>> import pcpg
+        >>> small = {"ppo": {"num_updates": 2, "num_episodes": 64}, "explore": {"max_policies": 2}}
+        >>> run = pcpg.train("CombinationLock-v0", horizon=2, config=small | {"exploit": {"num_rounds": 1}})
+        >>> run.summary["policies"], run.cover.weights.shape
+        ([2], (2,))
     """
     check_loggers(loggers)
     check_choice("algorithm", algo, ALGORITHMS)
@@ -265,12 +288,33 @@ def exploit(
     loggers: Iterable[Logger | str] = (),
     **env_options: Any,
 ) -> Run:
-    """Train policies on the covers of a finished run, for a reward of now, and give back the new run.
+    """Train policies on the covers of a finished run, for a reward that may be another one.
 
-    The reward is the environment's own, changed by `env_options` where it has such (`goal=(3, 7)` of a maze), or
-    `reward(observation, action)` or `reward(observation, action, next_observation)`, a function that JAX can compile.
-    A run folder holds no code: `load` and `resume` need that function again. `config` overrides settings, as in
-    `{"exploit": {"num_rounds": 20}}`; seeds are those of the run, unless given.
+    A run folder holds no code: `load` and `resume` need a `reward` again.
+
+    Args:
+        run: a finished run that keeps a cover, or its folder.
+        reward: `reward(observation, action)` or `reward(observation, action, next_observation)`, a function that JAX
+            can compile; by default the environment's own reward.
+        seeds: how many seeds; by default those of the run.
+        seed: the first seed.
+        out: the new run folder; by default a new temporary one.
+        config: changes to the settings, as in `{"exploit": {"num_rounds": 20}}`.
+        lanes: width of the program over seeds; 0 chooses by the device.
+        observer: called with a `Progress` before the first round and after each.
+        loggers: get every report that metrics.jsonl gets.
+        **env_options: options that change the environment's reward alone, as in `goal=(3, 7)` of a maze.
+
+    Returns:
+        The new run.
+
+    Example:
+        >>> import pcpg
+        >>> small = {"ppo": {"num_updates": 2, "num_episodes": 64}, "explore": {"max_policies": 2}}
+        >>> explored = pcpg.train("CombinationLock-v0", horizon=2, config=small | {"exploit": {"num_rounds": 0}})
+        >>> same = pcpg.exploit(explored, config={"exploit": {"num_rounds": 1}})
+        >>> same.evaluate(episodes=8).returns.shape
+        (1, 8)
     """
     check_loggers(loggers)
     folder = run.folder if isinstance(run, Run) else RunFolder.open(Path(run))
@@ -298,7 +342,24 @@ def load(
     env_fn: EnvFn | None = None,
     features: Phi | None = None,
 ) -> Run:
-    """The finished run in a folder; nothing in a run folder can execute code."""
+    """The finished run in a folder; nothing in a run folder can execute code.
+
+    Args:
+        path: the run folder.
+        reward: the reward that the run was given in Python, if it was.
+        env_fn: the function that made its environment, if one did.
+        features: the function that made its features, if one did.
+
+    Returns:
+        The run, with its policies, covers and settings.
+
+    Example:
+        >>> import pcpg
+        >>> pcpg.load("no/such/run")
+        Traceback (most recent call last):
+        ...
+        pcpg.runs.errors.NotARun: ...
+    """
     given = Given(env_fn, features)
     return Run(_open(path, given), reward, given)
 
@@ -312,7 +373,26 @@ def resume(
     observer: Observer | None = None,
     loggers: Iterable[Logger | str] = (),
 ) -> Run:
-    """Train an interrupted run to its end: the same result as if it had never been interrupted."""
+    """Train an interrupted run to its end: the same result as if it had never been interrupted.
+
+    Args:
+        path: the run folder.
+        reward: the reward that the run was given in Python, if it was.
+        env_fn: the function that made its environment, if one did.
+        features: the function that made its features, if one did.
+        observer: called with a `Progress` before the first round and after each.
+        loggers: get every report that metrics.jsonl gets.
+
+    Returns:
+        The finished run.
+
+    Example:
+        >>> import pcpg, tempfile
+        >>> small = {"ppo": {"num_updates": 2, "num_episodes": 64}, "budget": 500, "visit_episodes": 16}
+        >>> run = pcpg.train("CombinationLock-v0", algo="ppo", horizon=2, config=small)
+        >>> pcpg.resume(run.path).summary == run.summary  # a finished run stays as it is
+        True
+    """
     given = Given(env_fn, features)
     return _train(_open(path, given), observer, loggers, reward, given)
 
@@ -336,11 +416,14 @@ def _train(
     given: Given | None = None,
 ) -> Run:
     def notice(text: str) -> None:
-        warnings.warn(text, RunWarning, stacklevel=2)
+        if threading.current_thread() is threading.main_thread():
+            warnings.warn(text, RunWarning, stacklevel=2)
+        else:  # where warnings are errors, one would end the thread that listens for Ctrl-C
+            print(text, file=sys.stderr, flush=True)
 
     # Python's own way: the notices are warnings, and Ctrl-C is a KeyboardInterrupt, after the checkpoint.
     with (given or Given()).used(folder):
         trained = train_run(folder, observer=observer, loggers=loggers, notice=notice, reward=reward)
     if not trained.finished:
-        raise KeyboardInterrupt(f"training stopped; pcpg.resume({str(folder.path)!r}) goes on")
+        raise KeyboardInterrupt(f"training stopped; resume with pcpg.resume({str(folder.path)!r})")
     return Run(RunFolder.open(folder.path), reward, given)

@@ -12,6 +12,7 @@ from pcpg.learning.rnd import RNDConfig, RunningScale, discounted_sums, init_rnd
 from pcpg.learning.update import init_adam, minimise
 from pcpg.policies.networks import init_actor_critic
 from pcpg.practice.ppo import ImproveInputs, Learner, make_task
+from pcpg.practice.rewards import Bonus
 
 SPACE = Box(0.0, 1.0, (10,))
 STEPS, ENVS = 4, 3
@@ -140,7 +141,7 @@ def test_with_normaliser_it_is_divided_by_the_deviation_of_its_discounted_return
 
 ENV = CombinationLock(horizon=2)
 PPO = PPOConfig(num_updates=2, num_episodes=32, minibatch_size=32, hidden=(16,))
-LEARNER = Learner(ENV, PPO, rnd=RNDConfig())
+LEARNER = Learner(ENV, PPO, bonus=Bonus(rnd=RNDConfig()))
 
 
 def inputs_with(coef):
@@ -165,7 +166,7 @@ def samples_of(inputs):
     """What the first update learns from, as [steps, episodes], and the bonus of each step."""
     key_gather, key_keep = jax.random.split(jax.random.key(0))
     data = LEARNER._gather(inputs, inputs.policy, key_gather)
-    bonus, _ = LEARNER._bonus(inputs, inputs.rnd, data, None)
+    bonus, _ = LEARNER.paid(inputs.cover, inputs.rnd, data, None)
     rewards = inputs.task.reward_coef * data.rewards + inputs.task.bonus_coef * bonus
     values, keep = inputs.policy.value(data.observations), LEARNER.num_samples(False)
     samples = LEARNER._samples(data, rewards, values, inputs.task, key_keep, keep, with_next=True)

@@ -24,8 +24,9 @@ from pcpg.policies.networks import init_actor_critic
 from pcpg.practice import ppo as improve_module
 from pcpg.practice.agent import Agent, check_updates, check_visits
 from pcpg.practice.baselines import BASELINE
-from pcpg.practice.ppo import CoverArrays, ImproveInputs, ImproveOutputs, Learner, make_task
+from pcpg.practice.ppo import ImproveInputs, ImproveOutputs, Learner, make_task
 from pcpg.practice.program import Program
+from pcpg.practice.rewards import Bonus, CoverArrays, earned
 from pcpg.practice.visit import VisitInputs, Visitor, Visits
 from pcpg.state import NonFinite, SeedState
 
@@ -272,9 +273,9 @@ def test_with_autoreset_the_return_is_the_mean_over_the_episodes_that_ended(rela
 
 def test_with_autoreset_distillation_pays_for_the_true_last_observation_of_an_episode():
     rnd = init_rnd(np.random.default_rng(3), Relay().observation_space, (16,))
-    inputs, learner = relay_inputs(rnd=rnd), dataclasses.replace(RELAY, rnd=RNDConfig())
+    inputs, learner = relay_inputs(rnd=rnd), dataclasses.replace(RELAY, bonus=Bonus(rnd=RNDConfig()))
     data = learner._gather(inputs, inputs.policy, jax.random.key(5))
-    bonus, _ = learner._bonus(inputs, rnd, data, None)
+    bonus, _ = learner.paid(inputs.cover, rnd, data, None)
     for e in episodes_of(jax.device_get(data)):
         expected = prediction_error(rnd.predictor, rnd.target, e.seen[1:])
         np.testing.assert_allclose(bonus[e.start : e.stop, e.place], expected, rtol=1e-4, atol=1e-6)
@@ -282,22 +283,22 @@ def test_with_autoreset_distillation_pays_for_the_true_last_observation_of_an_ep
 
 def test_with_autoreset_rewards_and_bonuses_are_scaled_by_the_discounted_returns_of_the_episodes_one_by_one():
     rnd = init_rnd(np.random.default_rng(3), Relay().observation_space, (16,))
-    inputs, learner = relay_inputs(rnd=rnd), dataclasses.replace(RELAY, rnd=RNDConfig(normalise=True))
+    inputs, learner = relay_inputs(rnd=rnd), dataclasses.replace(RELAY, bonus=Bonus(rnd=RNDConfig(normalise=True)))
     rng, space = np.random.default_rng(0), Relay().observation_space
     policy = init_actor_critic(rng, space, Discrete(2), hidden=(16,), shared_body=True, normalise_rewards=True)
     data = learner._gather(inputs, policy, jax.random.key(5))
-    _, normaliser = learner._earned(policy, data)
-    _, after = learner._bonus(inputs, rnd, data, None)
-    earned, paid = [], []
+    _, normaliser = earned(policy, data, learner.config.gamma)
+    _, after = learner.paid(inputs.cover, rnd, data, None)
+    rewarded, paid = [], []
     for e in episodes_of(jax.device_get(data)):
         errors = np.asarray(prediction_error(rnd.predictor, rnd.target, e.seen[1:]))
-        for rewards, returns in ((e.rewards, earned), (errors, paid)):
+        for rewards, returns in ((e.rewards, rewarded), (errors, paid)):
             total = 0.0
             for reward in rewards:
                 total = RELAY_CONFIG.gamma * total + reward
                 returns.append(total)
     assert normaliser is not None and normaliser.returns is not None and after is not None
-    np.testing.assert_allclose(normaliser.returns.variance, np.var(earned), rtol=1e-3)
+    np.testing.assert_allclose(normaliser.returns.variance, np.var(rewarded), rtol=1e-3)
     np.testing.assert_allclose(after.scale.variance, np.var(paid), rtol=1e-3)
 
 
@@ -538,8 +539,8 @@ def test_the_bonus_of_a_step_is_the_form_of_its_features_under_the_cover():
     @jax.jit
     def run(inputs):
         data = LEARNER._gather(inputs, inputs.policy, jax.random.key(0))
-        learners = [dataclasses.replace(LEARNER, bonus_form=form, beta=beta) for form, beta in kinds]
-        return data.observations[:-1], [learner._bonus(inputs, None, data, None)[0] for learner in learners]
+        learners = [dataclasses.replace(LEARNER, bonus=Bonus(form, beta)) for form, beta in kinds]
+        return data.observations[:-1], [learner.paid(inputs.cover, None, data, None)[0] for learner in learners]
 
     phi, bonuses = jax.device_get(run(inputs_of(0)))  # the features are the observations
     inverse = np.linalg.inv(np.diag(np.arange(PHI.dim) / PHI.dim) + 0.01 * np.eye(PHI.dim))

@@ -13,7 +13,8 @@ from pcpg.features import make_features
 from pcpg.learning.rnd import RNDConfig, init_rnd
 from pcpg.learning.update import init_adam
 from pcpg.policies.networks import init_actor_critic
-from pcpg.practice.ppo import CoverArrays, ImproveInputs, Learner, make_task
+from pcpg.practice.ppo import ImproveInputs, Learner, make_task
+from pcpg.practice.rewards import Bonus, CoverArrays
 from pcpg.practice.visit import VisitInputs, Visitor
 from pcpg.state import weights_rng
 
@@ -63,7 +64,7 @@ def test_an_update_by_the_table_equals_one_by_the_images(with_rnd: bool) -> None
     for kind in (Maze, MazeWithoutTable):
         env = kind(size=7, steps=20)
         rnd = RNDConfig(normalise=True) if with_rnd else None
-        learner = Learner(env, CONFIG, num_groups=4, sample_share=1.0 if with_rnd else 0.2, rnd=rnd)
+        learner = Learner(env, CONFIG, num_groups=4, sample_share=1.0 if with_rnd else 0.2, bonus=Bonus(rnd=rnd))
         results.append(jax.jit(learner.improve)(inputs_for(env, with_rnd)))
     by_table, by_images = results
     assert by_table.env_steps == by_images.env_steps
@@ -80,7 +81,7 @@ def test_with_autoreset_an_update_by_the_table_equals_one_by_the_images() -> Non
         inputs = inputs_for(env, with_rnd=True)
         beside_start = int(inputs.env_params.next_cell[inputs.env_params.start].max())
         inputs = inputs._replace(env_params=inputs.env_params._replace(goal=np.int32(beside_start)))
-        learner = Learner(env, CONFIG, rnd=RNDConfig(normalise=True), autoreset=True)
+        learner = Learner(env, CONFIG, bonus=Bonus(rnd=RNDConfig(normalise=True)), autoreset=True)
         data = learner._gather(inputs, inputs.policy, jax.random.key(0))
         assert np.asarray(data.terminated)[:-1].any(axis=0).all()  # the goal is reached in every place
         results.append(jax.jit(learner.improve)(inputs))

@@ -27,7 +27,7 @@ from pcpg.runs.folder import RunFolder
 from pcpg.runs.metrics import read_metrics
 from pcpg.state import NonFinite
 from pcpg.training import loop as training
-from pcpg.training.loop import Progress, Trained, build_agent, rounds_left, start_run, train_run
+from pcpg.training.loop import Progress, Trained, build_agent, start_run, train_run
 from pcpg.training.provenance import device_kind
 
 Tiny = Callable[..., dict[str, Any]]
@@ -153,11 +153,11 @@ def test_the_observer_is_told_how_far_the_run_is(tmp_path: Path, tiny: Tiny) -> 
 def test_the_rounds_left_of_a_baseline_follow_from_its_budget(tiny: Tiny) -> None:
     agent = build_agent(RunConfig.from_json(tiny("ppo")))
     state = agent.init(0)
-    assert rounds_left(agent, state) == -(-9000 // (3 * 64 * 3 + 32 * 3)) == 14
+    assert agent.rounds_left(state) == -(-9000 // (3 * 64 * 3 + 32 * 3)) == 14
     # Episodes that end early make more rounds than that.
     state = state._replace(round=np.int32(10), env_steps=np.int64(1000))
-    assert rounds_left(agent, state) == 80
-    assert rounds_left(agent, state._replace(env_steps=np.int64(9000))) == 1
+    assert agent.rounds_left(state) == 80
+    assert agent.rounds_left(state._replace(env_steps=np.int64(9000))) == 1
 
 
 def test_two_programs_are_compiled_and_another_policy_compiles_nothing(

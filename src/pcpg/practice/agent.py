@@ -22,8 +22,9 @@ from pcpg.features.base import FeatureMap
 from pcpg.learning.update import Adam
 from pcpg.policies.networks import ActorCritic, init_actor_critic
 from pcpg.practice.host import HostImprove, HostVisit, improve_program, visit_program
-from pcpg.practice.ppo import WATCHED, CoverArrays, ImproveInputs, ImproveOutputs, Learner, Task
+from pcpg.practice.ppo import WATCHED, ImproveInputs, ImproveOutputs, Learner, Task
 from pcpg.practice.program import Program, in_threads
+from pcpg.practice.rewards import CoverArrays
 from pcpg.practice.visit import VisitInputs, Visitor, Visits
 from pcpg.presets import sized
 from pcpg.state import PHASES, NonFinite, Report, SeedState, int32, weights_rng

@@ -9,6 +9,7 @@ from pcpg.learning.update import init_adam
 from pcpg.policies.networks import init_actor_critic
 from pcpg.practice.agent import Agent, Assignment, Rounds, Turn, after_round, plain
 from pcpg.practice.ppo import Learner, make_task
+from pcpg.practice.rewards import Bonus
 from pcpg.state import DONE, EXPLOIT, Report, SeedState, int32, weights_rng
 
 
@@ -54,7 +55,7 @@ def assign(agent: Agent, state: SeedState) -> Assignment:
 
 def learner(agent: Agent) -> Learner:
     """The constants of the updates."""
-    return Learner(agent.env, agent.config.ppo, rnd=agent.config.rnd, autoreset=agent.config.autoreset)
+    return Learner(agent.env, agent.config.ppo, bonus=Bonus(rnd=agent.config.rnd), autoreset=agent.config.autoreset)
 
 
 def left(agent: Agent, state: SeedState) -> int:

@@ -18,7 +18,7 @@ from pcpg.envs.host import HostEnvironment
 from pcpg.policies.distributions import Distribution
 from pcpg.policies.networks import ActorCritic
 from pcpg.practice.episodes import Played, play
-from pcpg.practice.ppo import Carry, ImproveInputs, ImproveOutputs, Learner
+from pcpg.practice.ppo import Carry, ImproveInputs, ImproveOutputs, Learner, Measured
 from pcpg.practice.program import Program
 from pcpg.practice.rollout import Rollout
 from pcpg.practice.visit import VisitInputs, Visitor, Visits
@@ -83,9 +83,9 @@ class HostImprove:
             learn = self._learner_of(self._keep(played))
             [(carry, measurements)] = learn([Update(task, carry, played, np.int32(index))])
             measured.append(measurements)
-        metrics, steps, finite = jax.tree.map(lambda *leaves: np.stack(leaves), *measured)
-        means = {name: _mean_of_known(values) for name, values in metrics.items()}
-        return ImproveOutputs(*carry, np.sum(steps, dtype=np.int32), means, finite)  # pyright: ignore
+        stacked: Measured = jax.tree.map(lambda *leaves: np.stack(leaves), *measured)
+        means = {name: _mean_of_known(np.asarray(values)) for name, values in stacked.metrics.items()}
+        return ImproveOutputs(*carry, np.sum(stacked.env_steps, dtype=np.int32), means, stacked.finite)  # pyright: ignore
 
     def _keep(self, played: Played) -> int:
         """Samples to learn from: room for all own steps, in whole minibatches; an eighth, quarter or half of all.

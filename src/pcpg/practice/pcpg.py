@@ -19,6 +19,7 @@ from pcpg.learning.update import init_adam
 from pcpg.policies.networks import ActorCritic
 from pcpg.practice.agent import Agent, Assignment, Rounds, Turn, after_round, plain
 from pcpg.practice.ppo import Learner, make_task
+from pcpg.practice.rewards import Bonus
 from pcpg.practice.visit import Visits
 from pcpg.state import DONE, EXPLOIT, EXPLORE, Member, Report, SeedState, int32
 
@@ -148,8 +149,7 @@ def learner(agent: Agent) -> Learner:
         agent.env,
         ppo,
         num_groups=explore.num_groups,
-        bonus_form=explore.bonus_form,
-        beta=explore.beta,
+        bonus=Bonus(explore.bonus_form, explore.beta),
         sample_share=min(explore.start_share, exploit.start_share),
     )
 

@@ -15,19 +15,18 @@ import jax.numpy as jnp
 import numpy as np
 
 from pcpg.config import PPOConfig
-from pcpg.cover.bonus import BonusForm, bonus_of_form, quadratic_form
 from pcpg.cover.rollin import RollIn, draw_roll_in
 from pcpg.envs.protocol import Environment
 from pcpg.learning.ppo import ppo_loss
 from pcpg.learning.returns import gae, normalise
-from pcpg.learning.rnd import RND, RNDConfig, discounted_sums, intrinsic_rewards, prediction_error
+from pcpg.learning.rnd import RND, prediction_error
 from pcpg.learning.shuffle import random_order
 from pcpg.learning.update import Adam, minimise
 from pcpg.policies.distributions import Distribution, for_space
 from pcpg.policies.networks import ActorCritic
-from pcpg.policies.normaliser import Normaliser
+from pcpg.practice.rewards import PLAIN, Bonus, CoverArrays, earned
 from pcpg.practice.rollout import Rollout, rollout
-from pcpg.practice.tabulated import Table, at_observations, of_pairs, seen_through, table_of
+from pcpg.practice.tabulated import Table, at_observations, seen_through, table_of
 
 Metrics = dict[str, jax.Array]
 
@@ -57,16 +56,6 @@ def make_task(
     """A task from plain numbers."""
     values = (reward_coef, bonus_coef, start_share, epsilon, learning_rate, entropy_coef, advantage_floor)
     return Task(*(np.asarray(value, np.float32) for value in values))
-
-
-class CoverArrays(NamedTuple):
-    """The cover as the compiled program sees it."""
-
-    phi: Any | None  # feature map, an Equinox module; None: roll-in alone, no bonus
-    whiten: Any  # [d, d], see cover/bonus.py; None without a feature map
-    members: ActorCritic  # stacked [capacity, ...], or those of several covers one after the other
-    weights: Any  # [capacity] on the simplex
-    first: Any | None = None  # where this cover's members begin, int32; None: at the front
 
 
 class ImproveInputs(NamedTuple):
@@ -113,6 +102,14 @@ class Carry(NamedTuple):
     rnd: RND | None
 
 
+class Measured(NamedTuple):
+    """What an update measured."""
+
+    metrics: Metrics
+    env_steps: jax.Array  # int32
+    finite: jax.Array  # bool [len(WATCHED)]
+
+
 WATCHED = ("reward", "observation", "bonus", "loss")
 """What must stay finite, in the order in which a non-finite number would spread."""
 
@@ -124,10 +121,8 @@ class Learner:
     env: Environment
     config: PPOConfig
     num_groups: int = 1
-    bonus_form: BonusForm = "root"
-    beta: float = 1.0  # of the indicator form
+    bonus: Bonus = PLAIN
     sample_share: float = 1.0  # the start share for which the batch is sized
-    rnd: RNDConfig | None = None
     autoreset: bool = False  # a new episode where one ends; only without a cover
 
     @property
@@ -139,15 +134,16 @@ class Learner:
         num_updates = self.config.num_updates
         key = jax.random.fold_in(jax.random.key(inputs.seed), inputs.round)
 
-        def update(carry: Carry, scanned: tuple[jax.Array, jax.Array]) -> tuple[Carry, Any]:
+        def update(carry: Carry, scanned: tuple[jax.Array, jax.Array]) -> tuple[Carry, Measured]:
             index, key = scanned
             return self._update(inputs, carry, key, index.astype(jnp.float32) / num_updates)
 
         carry = Carry(inputs.policy, inputs.adam, inputs.rnd)
         keys = jax.random.split(key, num_updates)
-        carry, (metrics, steps, finite) = jax.lax.scan(update, carry, (jnp.arange(num_updates), keys))
-        metrics = {name: _mean_where_finite(value) for name, value in metrics.items()}
-        return ImproveOutputs(*carry, jnp.sum(steps, dtype=jnp.int32), metrics, finite)
+        carry, measured = jax.lax.scan(update, carry, (jnp.arange(num_updates), keys))
+        # Means over the updates that have the quantity: no episode may have started at the start state.
+        metrics = {name: jnp.nanmean(value) for name, value in measured.metrics.items()}
+        return ImproveOutputs(*carry, jnp.sum(measured.env_steps, dtype=jnp.int32), metrics, measured.finite)
 
     def num_samples(self, has_roll_in: bool) -> int:
         """Samples kept of an update: the expected number of own steps, in whole minibatches.
@@ -164,7 +160,7 @@ class Learner:
 
     def _update(
         self, inputs: ImproveInputs, carry: Carry, key: jax.Array, progress: jax.Array
-    ) -> tuple[Carry, tuple[Metrics, jax.Array, jax.Array]]:
+    ) -> tuple[Carry, Measured]:
         key_gather, key_keep, key_fit = jax.random.split(key, 3)
         data = self._gather(inputs, carry.policy, key_gather)
         return self.learn(inputs, carry, data, (key_keep, key_fit), progress)
@@ -177,13 +173,13 @@ class Learner:
         keys: tuple[jax.Array, jax.Array],
         progress: jax.Array,  # share of the round that is over
         keep: int | None = None,  # samples kept; None: as many as expected
-    ) -> tuple[Carry, tuple[Metrics, jax.Array, jax.Array]]:
-        """One update from these episodes: what goes on to the next, and metrics, steps and what was finite."""
+    ) -> tuple[Carry, Measured]:
+        """One update from these episodes: what goes on to the next, and what it measured."""
         key_keep, key_fit = keys
         task = inputs.task
         table = table_of(self.env, inputs.env_params)
-        bonus, rnd = self._bonus(inputs, carry.rnd, data, table)
-        rewards, normaliser = self._earned(carry.policy, data)
+        bonus, rnd = self.paid(inputs.cover, carry.rnd, data, table)
+        rewards, normaliser = earned(carry.policy, data, self.config.gamma)
         critic = seen_through(table, carry.policy)
         values = critic.value(data.observations)
         next_values = None if data.next_observations is None else critic.value(data.next_observations)
@@ -215,7 +211,7 @@ class Learner:
         observed = (data.observations, data.next_observations)
         watched = (data.rewards, observed, bonus, losses["policy_loss"] + losses["value_loss"])
         finite = jnp.stack([_all_finite(values) for values in watched])
-        return Carry(policy, adam, new_rnd), (metrics, jnp.sum(data.alive, dtype=jnp.int32), finite)
+        return Carry(policy, adam, new_rnd), Measured(metrics, jnp.sum(data.alive, dtype=jnp.int32), finite)
 
     def _gather(self, inputs: ImproveInputs, policy: ActorCritic, key: jax.Array) -> Rollout:
         key_roll_in, key_rollout = jax.random.split(key)
@@ -251,27 +247,12 @@ class Learner:
             start_share=inputs.task.start_share,
         )
 
-    def _bonus(
-        self, inputs: ImproveInputs, rnd: RND | None, data: Rollout, table: Table | None
+    def paid(
+        self, cover: CoverArrays | None, rnd: RND | None, data: Rollout, table: Table | None
     ) -> tuple[jax.Array, RND | None]:
-        cover = inputs.cover
-        if cover is not None and cover.phi is not None:
-            phi, whiten = cover.phi, cover.whiten
-            form = of_pairs(lambda *pairs: quadratic_form(phi.batch(*pairs), whiten), self.distribution, table, data)
-            return bonus_of_form(form, self.bonus_form, beta=self.beta, gamma=self.config.gamma), rnd
-        if rnd is not None and self.rnd is not None:
-            error = at_observations(partial(prediction_error, rnd.predictor, rnd.target), table, data.following)
-            return intrinsic_rewards(rnd, error, data.own, gamma=self.config.gamma, config=self.rnd, ends=data.ends)
-        return jnp.zeros_like(data.rewards), rnd
-
-    def _earned(self, policy: ActorCritic, data: Rollout) -> tuple[jax.Array, Normaliser | None]:
-        """The rewards as the policy's critic counts them, and its normaliser with their returns added."""
-        normaliser = policy.normaliser
-        if normaliser is None:
-            return data.rewards, None
-        returns = discounted_sums(data.rewards, self.config.gamma, data.ends)
-        normaliser = normaliser.with_returns(returns.reshape(-1), data.alive.reshape(-1))
-        return normaliser.earned(data.rewards), normaliser
+        """The bonus of every step, and RND's networks with their moments moved on."""
+        constants = {"distribution": self.distribution, "gamma": self.config.gamma}
+        return self.bonus.of(cover, rnd, data, table, **constants)
 
     def _samples(
         self,
@@ -358,8 +339,3 @@ def _mean_return(data: Rollout) -> jax.Array:
 def _masked_mean(values: jax.Array, mask: jax.Array) -> jax.Array:
     """Mean over the mask; NaN where the mask is empty."""
     return jnp.sum(jnp.where(mask, values, 0.0)) / jnp.sum(mask)
-
-
-def _mean_where_finite(values: jax.Array) -> jax.Array:
-    """Mean over the updates that have the quantity (no episode may have started at the start state)."""
-    return jnp.nanmean(values)

@@ -54,9 +54,9 @@ def unpack_states(
         state = unflatten(_moving(start), _of_seed(int(start.seed), arrays))
         cover = start.cover
         if cover is not None and cover.size == 0:  # not one that was there before the first round
-            head = state.cover
+            head: Any = state.cover
             own = [unpack_member(int(start.seed), start.policy, part) for part in members[: int(head.size)]]
-            cover = stack_members(cover, own)._replace(weights=head.weights)
+            cover = dataclasses.replace(stack_members(cover, own), weights=head.weights)
         states.append(state._replace(cover=cover))
     return states
 
