@@ -132,8 +132,8 @@ def weights_chart(name: str, certificate: Certificate) -> Figure:
     )
     return Figure(
         to_svg(figure, name, alt),
-        "Top: the cover's mixture weights. Bottom: the gain g, how fast the log-determinant would grow with more weight "
-        "on a policy. At the optimal weights no policy lies above the weighted mean, and those with weight lie on it.",
+        "Top: the cover's mixture weights. Bottom: the gain g, how fast the log-determinant would grow with more "
+        "weight on a policy. At the optimum no policy lies above the weighted mean, and those with weight lie on it.",
     )
 
 

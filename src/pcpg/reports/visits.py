@@ -1,4 +1,4 @@
-"""Where policies went: visits by grid cell, as numbers and as pictures; and, for any environment, a plane of features."""
+"""Where policies went: visits by grid cell, as numbers and pictures; and, for any environment, a plane of features."""
 
 import base64
 import dataclasses
@@ -157,8 +157,8 @@ def projection_chart(name: str, cover: CoverData, most: int = 6) -> Figure:
     spans = [f"{label}: {number(np.sqrt(np.trace(plane.T @ sigma @ plane)))}" for label, sigma in shapes]
     alt = f"Ellipses of the feature covariances of the heaviest policies, with their extents: {'; '.join(spans)}."
     caption = (
-        "Features of the policies with the most weight, in the two directions in which the cover's policies differ most. "
-        "An ellipse extends in each direction by the root mean square of its policy's features there."
+        "Features of the policies with the most weight, in the two directions in which the cover's policies differ "
+        "most. An ellipse extends in each direction by the root mean square of its policy's features there."
     )
     return Figure(to_svg(figure, name, alt), caption)
 

@@ -277,7 +277,7 @@ def _restore(
         notice(f"{skipped.reason}; going back to the checkpoint of step {checkpoint.step}")
     changed = what_changed(checkpoint.state.get("device"), checkpoint.versions)
     if changed:
-        notice(f"saved with {changed}: bit-equal results are not promised")
+        notice(f"saved with {changed}: bit-exact resume is not guaranteed")
     check_features(folder, features, checkpoint.state.get("features"))
     hashes = list(checkpoint.state["members"])
     if config.source:
