@@ -237,7 +237,7 @@ LOCK = "CombinationLock-v0"
         (("train", LOCK, "more"), "Unrecognized options: more"),
         (("resume",), "Missing from pcpg resume: DIR"),
         (("resume", "absent"), "absent: there is no such folder"),
-        (("resume", "."), ". is not the folder of a run: it holds no config.json"),
+        (("resume", "."), ". is not a run folder: it holds no config.json"),
         (("evaluate", "absent"), "absent: there is no such folder"),
         (("evaluate", "absent", "--episodes", "-5"), "episodes must be at least 1, got -5"),
         (("show", "absent"), "absent: there is no such folder"),
@@ -305,7 +305,7 @@ def test_a_taken_folder_is_refused_and_stays_as_it_was(cli: Cli, config_file: Co
     assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
     Path("notes.txt").write_text("mine")
     answer = cli("train", LOCK, "--out", ".")
-    assert answer.code == 2 and "is not empty and not a run (it holds notes.txt)" in answer.err
+    assert answer.code == 2 and "is neither empty nor a run (it holds notes.txt)" in answer.err
 
 
 def test_what_a_run_does_not_have_is_said(cli: Cli, config_file: ConfigFile, run: Path) -> None:

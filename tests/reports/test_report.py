@@ -280,10 +280,10 @@ def test_what_is_no_run_is_refused_and_nothing_is_written(
     monkeypatch.chdir(tmp_path)
     empty = tmp_path / "empty"
     empty.mkdir()
-    with pytest.raises(NotARun, match=re.escape("is not the folder of a run: it holds no config.json")):
+    with pytest.raises(NotARun, match=re.escape("is not a run folder: it holds no config.json")):
         write_report([copy, empty], tmp_path / "page.html")
     for arguments, message in (
-        (("empty",), "empty is not the folder of a run"),
+        (("empty",), "empty is not a run folder"),
         (("absent",), "absent: there is no such folder"),
         ((), "name a run folder"),
         (("run", "--out", "absent/page.html"), "there is no folder absent"),

@@ -116,9 +116,8 @@ def settings(config: "RunConfig") -> list[str]:
         parts["phi"] = {"features": config.features} | dict(config.feature_options)
     parts |= {name: part for name, part in agent.items() if isinstance(part, dict)}
     parts["agent"] = {name: value for name, value in agent.items() if value is not None and not isinstance(value, dict)}
-    seen = (
-        f"{config.env}: observations {env.observation_space}, actions {env.action_space}, at most {env.max_steps} steps"
-    )
+    spaces = f"observations {env.observation_space}, actions {env.action_space}"
+    seen = f"{config.env}: {spaces}, at most {env.max_steps} steps per episode"
     return [seen, *(_line(name, part) for name, part in parts.items() if part)]
 
 
