@@ -58,35 +58,19 @@ def _comparisons(runs: list[RunData], members: list[int], name: str) -> list[Fig
             figures.append(curve_chart(f"{name}-{metric}", there, styles, label, caption, limits=limits))
 
     bands = "Interquartile mean over seeds, with its 95% bootstrap interval"
-    add(
-        "return",
-        [iqm_curve(run, "return") for run in own],
-        "return of the newest policy",
-        f"{bands}. While PC-PG explores, the newest policy is a member of its cover and need not seek reward.",
-    )
+    caption = f"{bands}. While PC-PG explores, the newest policy is a member of its cover and need not seek reward."
+    add("return", [iqm_curve(run, "return") for run in own], "return of the newest policy", caption)
     threshold = own[0].solved_return
     if threshold is not None:
-        add(
-            "success",
-            [success_curve(run, threshold) for run in own],
-            "share of seeds solved",
-            f"Share of seeds whose newest policy earns more than {number(threshold)}, with its 95% Wilson interval.",
-            (-0.04, 1.04),
-        )
-    coverage = "Share of the grid cells visited by any policy so far, in the episodes played to measure it."
-    add(
-        "coverage",
-        [iqm_curve(run, "coverage") for run in own],
-        "share of grid cells visited",
-        f"{coverage} {bands}.",
-        (0, 1.04),
-    )
-    add(
-        "bonus",
-        [iqm_curve(run, "train/bonus") if run.config["algo"] != "ppo" else None for run in own],
-        "mean bonus",
-        f"Mean exploration bonus of the state-action pairs seen in a round. {bands}.",
-    )
+        solved = [success_curve(run, threshold) for run in own]
+        caption = f"Share of seeds whose newest policy earns over {number(threshold)}, with its 95% Wilson interval."
+        add("success", solved, "share of seeds solved", caption, (-0.04, 1.04))
+    coverage = [iqm_curve(run, "coverage") for run in own]
+    caption = f"Share of the grid cells visited so far in the episodes that measure each new policy. {bands}."
+    add("coverage", coverage, "share of grid cells visited", caption, (0, 1.04))
+    bonus = [iqm_curve(run, "train/bonus") if run.config["algo"] != "ppo" else None for run in own]
+    caption = f"Mean exploration bonus of the state-action pairs seen in a round. {bands}."
+    add("bonus", bonus, "mean bonus", caption)
     return figures
 
 
