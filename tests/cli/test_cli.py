@@ -237,7 +237,7 @@ LOCK = "CombinationLock-v0"
         (("train", LOCK, "more"), "Unrecognized options: more"),
         (("resume",), "Missing from pcpg resume: DIR"),
         (("resume", "absent"), "absent: there is no such folder"),
-        (("resume", "."), ". is not the folder of a run: it holds no config.json"),
+        (("resume", "."), ". is not a run folder: it holds no config.json"),
         (("evaluate", "absent"), "absent: there is no such folder"),
         (("evaluate", "absent", "--episodes", "-5"), "episodes must be at least 1, got -5"),
         (("show", "absent"), "absent: there is no such folder"),
@@ -305,7 +305,7 @@ def test_a_taken_folder_is_refused_and_stays_as_it_was(cli: Cli, config_file: Co
     assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
     Path("notes.txt").write_text("mine")
     answer = cli("train", LOCK, "--out", ".")
-    assert answer.code == 2 and "is not empty and not a run (it holds notes.txt)" in answer.err
+    assert answer.code == 2 and "is neither empty nor a run (it holds notes.txt)" in answer.err
 
 
 def test_what_a_run_does_not_have_is_said(cli: Cli, config_file: ConfigFile, run: Path) -> None:
@@ -358,7 +358,7 @@ def test_running_out_of_memory_names_what_needs_less(
 
     monkeypatch.setattr(training, "train_run", hungry)
     answer = cli("train", "--config", config_file(), "--out", "run")
-    assert answer.code == 1 and "out of memory; fewer --ppo.num-episodes" in answer.err
+    assert answer.code == 1 and "out of memory; try fewer --ppo.num-episodes" in answer.err
 
 
 # In a process of its own.
@@ -369,7 +369,7 @@ def test_python_m_pcpg_is_the_same_and_help_does_not_wait_for_jax(start_pcpg: An
     out, err = process.communicate(timeout=60)
     assert process.returncode == 0 and "pcpg train" in out and err == ""
     program = "import sys, pcpg.cli.main; sys.exit('jax' in sys.modules)"
-    environment = {"PYTHONPATH": str(Path(__file__).parents[1] / "src")}
+    environment = {"PYTHONPATH": str(Path(__file__).parents[2] / "src")}
     assert subprocess.run([sys.executable, "-c", program], env=environment, check=False).returncode == 0
 
 
@@ -419,7 +419,7 @@ def test_the_live_display_tells_what_one_wants_to_know() -> None:
     assert max(len(line) for line in text.splitlines()) <= 100
     assert "pcpg on CombinationLock-v0, seeds 0 to 1" in text and "round 3 of at most 14" in text
     heads, values = (line for line in text.splitlines() if "policies" in line or "1,000" in line)
-    for head in ("policies", "steps a seed", "steps/s", "bonus", "return", "coverage"):
+    for head in ("policies", "steps per seed", "steps/s", "bonus", "return", "coverage"):
         assert head in heads
     for value in ("3", "1,000", "4,000", "0.5 to 1.5", "-0.25", "75%"):
         assert value in values

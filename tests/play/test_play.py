@@ -178,7 +178,7 @@ def test_the_covers_episodes_become_a_minari_dataset(
     again = dataset.recover_environment()
     assert again.unwrapped.functional == run.env
     refused = cli("export", run.path, "--out", tmp_path / "sets", "--episodes", 1)
-    assert refused.code == 2 and "is there already" in refused.err
+    assert refused.code == 2 and "already exists" in refused.err
 
 
 def test_a_dataset_of_dictionaries(corridor: pcpg.Run, tmp_path: Path) -> None:
@@ -200,9 +200,10 @@ def test_a_dataset_of_dictionaries(corridor: pcpg.Run, tmp_path: Path) -> None:
         (("video", "--out", "a.avi"), "a video is a .gif or an .mp4 file, got 'a.avi'"),
         (("video", "--out", "absent/a.gif"), "there is no folder absent"),
         (("video", "--seed", "5"), "the run has seeds 0 to 1, got 5"),
-        (("video", "--member", "8"), "the cover has policies 0 to 7, got 8"),
+        (("video", "--member", "8"), "the cover has members 0 to 7, got 8"),
         (("video", "--member", "1", "--best"), "--best or --member, not both"),
-        (("video", "--episodes", "0"), "episodes and max-frames must be at least 1"),
+        (("video", "--episodes", "0"), "episodes must be at least 1, got 0"),
+        (("video", "--max-frames", "0"), "max-frames must be at least 1"),
         (("export", "--episodes", "0"), "episodes must be at least 1, got 0"),
         (("export", "--seed", "5"), "the run has seeds 0 to 1, got 5"),
     ],

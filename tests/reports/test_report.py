@@ -16,14 +16,11 @@ import pytest
 
 from pcpg.cli.flags import read_train_flags
 from pcpg.cover.design import d_optimal
-from pcpg.reports import repeat
-from pcpg.reports.certificate import certify
-from pcpg.reports.curves import iqm_curve, success_curve
-from pcpg.reports.overview import across
-from pcpg.reports.page import render, write_report
-from pcpg.reports.pictures import Grid, grid_of, plane_of
-from pcpg.reports.reading import CoverData, read_run
-from pcpg.reports.repeat import with_flags
+from pcpg.reports.page import across, render, write_report
+from pcpg.reports.read import CoverData, read_run
+from pcpg.reports.statistics import certify, iqm_curve, success_curve
+from pcpg.reports.text import in_python, with_flags
+from pcpg.reports.visits import Grid, grid_of, plane_of
 from pcpg.run_config import RunConfig
 from pcpg.runs.errors import DamagedFile, NotARun
 from pcpg.training.loop import start_run, train_run
@@ -126,7 +123,13 @@ def test_headings_go_down_one_level_at_a_time(page: Page) -> None:
 
 
 def test_the_page_says_what_was_run_and_what_came_out(page: Page, runs: dict[str, Path]) -> None:
-    for part in ("PC-PG and PPO on CombinationLock-v0", "of 2 seeds", "Kiefer and Wolfowitz", "Steps a second", "jax"):
+    for part in (
+        "PC-PG and PPO on CombinationLock-v0",
+        "of 2 seeds",
+        "Kiefer and Wolfowitz",
+        "Steps per second",
+        "jax",
+    ):
         assert part in page.text
     assert f"pcpg train --config {runs['pcpg']}/config.json" in page.text
     final = json.loads((runs["ppo"] / "summary.json").read_text())["content"]["final_return"]
@@ -215,7 +218,7 @@ def test_a_run_on_the_cover_of_another_says_whose(runs: dict[str, Path]) -> None
     run = read_run(runs["pcpg"])
     given = dataclasses.replace(run, config=run.config | {"source": {"run": "runs/explored"}})
     page = Page(render([given]))
-    assert "PC-PG, cover given on CombinationLock-v0" in page.text and "Cover taken from" in page.text
+    assert "PC-PG (given cover) on CombinationLock-v0" in page.text and "Cover taken from" in page.text
     assert "pcpg exploit runs/explored --seed 0 --seeds 2" in page.text and "--config" not in page.text
 
 
@@ -258,7 +261,7 @@ def test_damage_is_named_and_the_rest_is_shown(copy: Path) -> None:
     path, (run,) = write_report([copy])
     text = Page(path.read_text(encoding="utf-8")).text
     notes = " ".join(run.notes)
-    assert "line 11 is damaged" in notes and "0007.safetensors" in notes and "timings.jsonl is not there" in notes
+    assert "line 11 is damaged" in notes and "0007.safetensors" in notes and "timings.jsonl is missing" in notes
     assert all(html.escape(note, quote=False)[:20] in text for note in run.notes)
     assert len(run.records[0]) == 5 and run.covers == {}
 
@@ -267,8 +270,8 @@ def test_a_run_that_has_only_begun_has_a_page(tiny: Callable[..., dict[str, Any]
     folder = start_run(RunConfig.from_json(tiny()), tmp_path / "run")
     path, (run,) = write_report([folder.path])
     text = Page(path.read_text(encoding="utf-8")).text
-    assert "has no results yet" in text and "There are no reports to draw yet" in text
-    assert any("No report of seeds 0, 1" in note for note in run.notes)
+    assert "has no results yet" in text and "There is nothing to draw yet" in text
+    assert any("No reports from seeds 0, 1" in note for note in run.notes)
 
 
 def test_what_is_no_run_is_refused_and_nothing_is_written(
@@ -277,10 +280,10 @@ def test_what_is_no_run_is_refused_and_nothing_is_written(
     monkeypatch.chdir(tmp_path)
     empty = tmp_path / "empty"
     empty.mkdir()
-    with pytest.raises(NotARun, match=re.escape("is not the folder of a run: it holds no config.json")):
+    with pytest.raises(NotARun, match=re.escape("is not a run folder: it holds no config.json")):
         write_report([copy, empty], tmp_path / "page.html")
     for arguments, message in (
-        (("empty",), "empty is not the folder of a run"),
+        (("empty",), "empty is not a run folder"),
         (("absent",), "absent: there is no such folder"),
         ((), "name a run folder"),
         (("run", "--out", "absent/page.html"), "there is no folder absent"),
@@ -337,8 +340,8 @@ def test_a_browser_shows_all_of_it_at_any_width(browser: Any, page_file: Path, w
 def test_a_run_on_functions_of_the_users_own_is_repeated_in_python():
     made = {"env": "python:walks.Walk#2", "algo": "pcpg", "features": "one-hot", "seed": 3, "seeds": 2}
     made |= {"feature_seed": 0, "lanes": 0, "source": {}}
-    code = repeat.in_python(made, "runs/w", "runs/w-again")
+    code = in_python(made, "runs/w", "runs/w-again")
     assert "pcpg.train(walks.Walk, 'pcpg', config=made[\"agent\"]" in code and "seed=3, seeds=2" in code
     compile(code, "report", "exec")
-    assert "features=walks.phi," in repeat.in_python(made | {"features": "python:walks.phi"}, "runs/w", "runs/x")
-    assert repeat.in_python(made | {"env": "Maze-v0"}, "runs/w", "runs/x") == "", "a command does it"
+    assert "features=walks.phi," in in_python(made | {"features": "python:walks.phi"}, "runs/w", "runs/x")
+    assert in_python(made | {"env": "Maze-v0"}, "runs/w", "runs/x") == "", "a command does it"

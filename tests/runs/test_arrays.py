@@ -246,7 +246,7 @@ def test_two_entries_of_one_name_are_refused() -> None:
         def __repr__(self) -> str:
             return "same"
 
-    with pytest.raises(BadValue, match=r"\[same\] is the name of two entries"):
+    with pytest.raises(BadValue, match=r"\[same\] names two entries"):
         flatten({Name("a"): np.zeros(1), Name("b"): np.zeros(1)})
 
 

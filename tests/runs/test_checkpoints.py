@@ -58,7 +58,7 @@ def test_a_checkpoint_comes_back_as_it_was_saved(step: int, state: dict[str, Any
 
 def test_where_nothing_was_saved_there_is_no_checkpoint(tmp_path: Path) -> None:
     assert checkpoints.load_latest(tmp_path / "nowhere") is None
-    with pytest.raises(DamagedFile, match="there is no checkpoint of step 3; there are: none"):
+    with pytest.raises(DamagedFile, match="there is no checkpoint of step 3; those there are: none"):
         checkpoints.load(tmp_path, 3)
 
 
@@ -182,9 +182,9 @@ def test_what_cannot_be_stored_is_refused_before_anything_is_written(tmp_path: P
         checkpoints.save(tmp_path / "c", 1, arrays_of(1), {"loss": float("nan")})
     with pytest.raises(BadValue, match="w has dtype object"):
         checkpoints.save(tmp_path / "c", 1, {"w": np.array([None])}, {})
-    with pytest.raises(BadValue, match="the step of a checkpoint is -1"):
+    with pytest.raises(BadValue, match="the step of a checkpoint must be an integer of at least 0, got -1"):
         checkpoints.save(tmp_path / "c", -1, {}, {})
-    with pytest.raises(BadValue, match="keep is 0"):
+    with pytest.raises(BadValue, match="keep must be at least 1, got 0"):
         checkpoints.save(tmp_path / "c", 1, {}, {}, keep=0)
     assert not list(tmp_path.iterdir())
 

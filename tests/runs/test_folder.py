@@ -70,7 +70,7 @@ def test_the_same_config_again_is_told_to_resume(run: RunFolder) -> None:
 
 def test_a_folder_with_other_files_is_refused_and_left_as_it_was(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("x")
-    with pytest.raises(FolderTaken, match=r"is not empty and not a run \(it holds thesis\.tex\): choose another"):
+    with pytest.raises(FolderTaken, match=r"is neither empty nor a run \(it holds thesis\.tex\): choose another"):
         RunFolder.create(tmp_path, CONFIG)
     with pytest.raises(FolderTaken, match=r"thesis\.tex is a file: choose another --out"):
         RunFolder.create(tmp_path / "thesis.tex", CONFIG)
@@ -107,7 +107,7 @@ def test_a_config_that_cannot_be_stored_is_refused_before_the_folder_is_made(tmp
 def test_what_is_not_a_run_is_not_opened(tmp_path: Path) -> None:
     with pytest.raises(NotARun, match="nowhere: there is no such folder"):
         RunFolder.open(tmp_path / "nowhere")
-    with pytest.raises(NotARun, match=r"is not the folder of a run: it holds no config\.json"):
+    with pytest.raises(NotARun, match=r"is not a run folder: it holds no config\.json"):
         RunFolder.open(tmp_path)
 
 
@@ -163,7 +163,7 @@ def test_a_member_is_written_once(run: RunFolder) -> None:
     np.testing.assert_array_equal(run.read_member(0, sha256)["w"], MEMBER["w"])
     with pytest.raises(DamagedFile, match=r"cover/0001\.safetensors: missing"):
         run.read_member(1)
-    with pytest.raises(BadValue, match="the index of a cover member is -1"):
+    with pytest.raises(BadValue, match="the index of a member must be at least 0, got -1"):
         run.write_member(-1, MEMBER)
 
 

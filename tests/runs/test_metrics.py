@@ -88,9 +88,9 @@ def test_the_half_of_a_line_is_not_read_and_not_built_upon(tmp_path: Path) -> No
         ({"step": 1, "a": np.longdouble(1)}, r"record\.a is of type longdouble"),
         ({"step": 1, "a": 1j}, r"record\.a is of type complex"),
         ({"step": 1, "a": {1: 2}}, r"record\.a has the key 1: keys must be strings"),
-        ({"loss": 1.0}, "has step None: expected an integer"),
-        ({"step": 1.0}, r"has step 1\.0: expected an integer"),
-        ({"step": -1}, "has step -1: expected an integer"),
+        ({"loss": 1.0}, "must be an integer of at least 0, got None"),
+        ({"step": 1.0}, r"must be an integer of at least 0, got 1\.0"),
+        ({"step": -1}, "must be an integer of at least 0, got -1"),
         ({"step": 0}, "a report of step 0 cannot follow one of step 1"),
     ],
 )

@@ -257,7 +257,7 @@ def test_the_command_line_shows_the_defaults_and_evaluates(cli, tmp_path):
     small = ("--ppo.num-updates", 1, "--ppo.num-episodes", 16, "--explore.max-policies", 2, "--exploit.num-rounds", 1)
     trained = cli("train", "gymnasium:FrozenLake-v1", *flags, *small, "--out", out, "--json")
     assert trained.json["env"] == "gymnasium:FrozenLake-v1" and trained.json["env_steps_per_seed"] > 0
-    assert "observations Box(low=0.0, high=1.0, shape=(16,)), actions Discrete(n=4), 10 steps" in trained.err
+    assert "observations Box(low=0.0, high=1.0, shape=(16,)), actions Discrete(n=4), at most 10 steps" in trained.err
     assert "is_slippery False" in trained.err and "features one-hot" in trained.err and "visit_episodes" in trained.err
     # Training is cut at 10 steps; the evaluation has the environment's own 100.
     assert cli("evaluate", out, "--episodes", 4, "--json").json["env_steps"] > 0

@@ -285,7 +285,7 @@ def test_another_device_or_version_is_said_and_training_goes_on(
     monkeypatch.setattr(documents, "_version", lambda package: "0.0.2" if package == "jax" else "same")
     said = resume(folder)
     assert said == [
-        f"saved with NVIDIA H200, here {device_kind()}; jax 0.0.1, here 0.0.2: bit-equal results are not promised"
+        f"saved with NVIDIA H200, here {device_kind()}; jax 0.0.1, here 0.0.2: bit-exact resume is not guaranteed"
     ]
     assert results(folder)["metrics.jsonl"] == expected["metrics.jsonl"]
 
@@ -458,7 +458,7 @@ def test_a_full_disk_on_the_command_line_says_how_to_go_on(
         answer = cli("train", "--config", config_file(), "--out", tmp_path / "run")
     assert answer.code == 1
     assert "stopped: disk full while writing" in answer.err
-    assert f"make room, then go on with: pcpg resume {tmp_path / 'run'}" in answer.err
+    assert f"free some disk space, then resume with: pcpg resume {tmp_path / 'run'}" in answer.err
     assert cli("resume", tmp_path / "run", "--json").json["policies"] == [8, 8]
 
 

@@ -1,6 +1,11 @@
-"""What a person sees of a run in the terminal: live progress, and tables."""
+"""What a person sees of a command in the terminal: live progress, tables, messages; and the JSON object of --json.
 
+What needs JAX is imported for its types alone: this module loads at once.
+"""
+
+import json
 import time
+import typing
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -11,15 +16,41 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from pcpg.api import Evaluation, Run
-from pcpg.envs.registry import EnvironmentSpec, make
-from pcpg.reports.visits import CoverVisits
 from pcpg.runs.folder import RunFolder
 from pcpg.runs.metrics import read_metrics
-from pcpg.training.loop import Progress
+
+if typing.TYPE_CHECKING:
+    from pcpg.api import Evaluation, Run
+    from pcpg.envs.registry import EnvironmentSpec
+    from pcpg.reports.visits import CoverVisits
+    from pcpg.training.loop import Progress
+
+STOPPED = 130
+"""Exit code of a run that Ctrl-C interrupted, as shells have it."""
 
 QUIET_SECONDS = 10.0
-"""Least time between two lines where the output is no terminal."""
+"""Shortest time between two lines where the output is not a terminal."""
+
+
+def say(console: Console, text: str, style: str | None = None) -> None:
+    """Print a line as it is, neither highlighted nor broken."""
+    console.print(text, style=style, highlight=False, soft_wrap=True)
+
+
+def answer(console: Console, as_json: bool) -> Console:
+    """Where the answer for a person goes: to stdout, unless that is the JSON object's."""
+    return console if as_json else Console()
+
+
+def loading(console: Console) -> Any:
+    """Something to see while JAX is imported, which takes seconds."""
+    return console.status("loading ...")
+
+
+def print_json(result: dict[str, Any], wanted: bool) -> None:
+    """Print the one JSON object on stdout, if it is wanted."""
+    if wanted:
+        print(json.dumps(result, allow_nan=False))
 
 
 class Display:
@@ -30,7 +61,7 @@ class Display:
         self.began = time.monotonic()
         self.progress: Progress | None = None
         self.last_line: float | None = None
-        # Drawn anew four times a second, so that the clock goes on between two rounds.
+        # Redrawn four times a second, so that the clock runs on between two rounds.
         self.live = Live(get_renderable=self._draw, console=console, refresh_per_second=4)
 
     def __enter__(self) -> "Display":
@@ -46,14 +77,14 @@ class Display:
         if self.live.is_started:
             self.live.stop()
 
-    def __call__(self, progress: Progress) -> None:
+    def __call__(self, progress: "Progress") -> None:
         """Show the newest round."""
         self.progress = progress
         now = time.monotonic()
         is_due = self.last_line is None or now - self.last_line > QUIET_SECONDS
         if not self.console.is_terminal and is_due and (progress.records or not progress.compiled):
             self.last_line = now
-            self.console.print(f"{self.title}: {summary_line(progress)}", highlight=False, soft_wrap=True)
+            say(self.console, f"{self.title}: {summary_line(progress)}")
 
     def _draw(self) -> RenderableType:
         progress = self.progress
@@ -81,41 +112,41 @@ def title_of(config: Mapping[str, Any]) -> str:
     return f"{config['algo']} on {config['env']}, {seeds}"
 
 
-def round_text(progress: Progress) -> str:
+def round_text(progress: "Progress") -> str:
     """How many rounds are done, and of how many at most."""
     return f"round {progress.step} of at most {progress.max_steps}"
 
 
-def status(progress: Progress) -> str:
-    """What goes on, or how long it will take."""
+def status(progress: "Progress") -> str:
+    """What is going on, or how long it will take."""
     if progress.step >= progress.max_steps:
         return "done"
     if not progress.compiled:
-        return "compiling: once for these settings, kept for later runs"
+        return "compiling: once for these settings, then cached for later runs"
     if progress.seconds_left is None:
         return "time left: unknown until a round is over"
     return f"at most {duration(progress.seconds_left)} left"
 
 
-def newest(progress: Progress) -> dict[str, str]:
+def newest(progress: "Progress") -> dict[str, str]:
     """The numbers of the newest round of each seed, lowest to highest over the seeds."""
     records = progress.records
     speed = progress.env_steps / max(progress.seconds, 1e-9)
     values = {
         "phase": " and ".join(dict.fromkeys(str(record["phase"]) for record in records)) or "-",
         "policies": _span(records, "policies", "{:.0f}"),
-        "steps a seed": _span(records, "env_steps", "{:,.0f}"),
+        "steps per seed": _span(records, "env_steps", "{:,.0f}"),
         "steps/s": f"{speed:,.0f}" if progress.env_steps else "-",
         "bonus": _span(records, "train/bonus", "{:.3g}"),
         "return": _span(records, "return", "{:.2f}"),
         "coverage": _span(records, "coverage", "{:.0%}"),
     }
-    # Baselines have no cover, and some environments no cells.
+    # Baselines have no cover, and some environments no grid cells.
     absent = [name for name in ("policies", "coverage") if not any(name in record for record in records)]
     return {name: value for name, value in values.items() if name not in absent}
 
 
-def summary_line(progress: Progress) -> str:
+def summary_line(progress: "Progress") -> str:
     """The newest round in one line."""
     values = newest(progress) if progress.records else {}
     numbers = ", ".join(f"{name} {value}" for name, value in values.items() if value != "-")
@@ -132,7 +163,7 @@ def _span(records: Iterable[Mapping[str, Any]], name: str, form: str) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A time in words short enough for a line."""
+    """A duration short enough for a line."""
     if seconds < 90:
         return f"{max(seconds, 0):.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
@@ -149,14 +180,14 @@ SHADES = "░▒▓█"
 
 
 def shade(share: float) -> str:
-    """A block whose darkness tells how often a cell was visited, as a share of the most visited one."""
+    """A block whose darkness tells how often a grid cell was visited, relative to the most visited one."""
     return "·" if share <= 0 else SHADES[min(3, int(share * 4))]
 
 
-def visits_table(visits: CoverVisits) -> Table:
-    """A row a policy of the cover, a last one for the weighted cover; each panel of cells as shaded blocks."""
-    seen = f"Visits of the cover, seed {visits.seed}: {visits.covered:.0%} of the cells"
-    title = seen if visits.grid.size else f"The cover, seed {visits.seed}; no cells are counted here"
+def visits_table(visits: "CoverVisits") -> Table:
+    """A row per policy of the cover and a last one for the weighted cover; panels of grid cells as shaded blocks."""
+    seen = f"Visits of the cover, seed {visits.seed}: {visits.covered:.0%} of the grid cells"
+    title = seen if visits.grid.size else f"The cover of seed {visits.seed}; this environment has no grid cells"
     rows = visits.grid.rows
     table = Table(title=title, title_justify="left", show_lines=len(rows) > 1)
     labels = ["\n".join(rows)] if 1 < len(rows) <= 4 else []  # a tall grid is a map that needs none
@@ -178,17 +209,19 @@ def _panels(counts: np.ndarray) -> list[str]:
 
 
 def result_table(folder: RunFolder) -> Table:
-    """A row a seed: what a finished run spent and reached."""
+    """A row per seed: what a finished run spent and reached."""
+    from pcpg.envs.registry import make
+
     summary = folder.read_summary()
     solved = make(folder.config["env"], **folder.config["env_options"]).solved_return
-    # Where no return is to be reached, what was visited says how far it came.
+    # Where there is no return to reach, what was visited says how far the run came.
     rows = read_metrics(folder.metrics) if solved is None else []
     visited = {row["seed"]: row["coverage"] for row in rows if "coverage" in row}
     table = Table("seed")
     for name in (
         "policies",
         "environment steps",
-        *(["cells visited"] if visited else []),
+        *(["grid cells visited"] if visited else []),
         "final return",
         "best return",
     ):
@@ -206,8 +239,8 @@ def result_table(folder: RunFolder) -> Table:
     return table
 
 
-def evaluation_table(run: Run, played: Evaluation) -> Table:
-    """A row a seed: the mean return over fresh episodes."""
+def evaluation_table(run: "Run", played: "Evaluation") -> Table:
+    """A row per seed: the mean return over fresh episodes."""
     solved = run.env.solved_return
     table = Table("seed")
     for name in ("mean return", "standard error"):
@@ -220,8 +253,8 @@ def evaluation_table(run: Run, played: Evaluation) -> Table:
     return table
 
 
-def envs_table(entries: Iterable[EnvironmentSpec]) -> Table:
-    """An environment a row: what it is, its options as flags with their defaults, its spaces."""
+def envs_table(entries: Iterable["EnvironmentSpec"]) -> Table:
+    """A row per environment: what it is, its options as flags with their defaults, its spaces."""
     table = Table("environment", "what it is", show_lines=True)
     table.columns[0].no_wrap = True
     for entry in entries:

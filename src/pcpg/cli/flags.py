@@ -18,21 +18,20 @@ if typing.TYPE_CHECKING:
     from pcpg.run_config import RunConfig
 
 Flag = tyro.conf.FlagCreatePairsOff[bool]
-JsonFlag = Annotated[Flag, tyro.conf.arg(help="One JSON object on stdout, everything else on stderr.")]
-
-
+Folder = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="DIR", help="Run folder.")]
+JsonFlag = Annotated[Flag, tyro.conf.arg(help="Print one JSON object to stdout; everything else goes to stderr.")]
 LogFlag = Annotated[
     tuple[Literal["tensorboard", "wandb"], ...],
-    tyro.conf.arg(help="Log to these as well as to metrics.jsonl; each is an extra of the package."),
+    tyro.conf.arg(help="Log to these besides metrics.jsonl; each needs the extra of its name."),
 ]
 
 
 class Mistake(Exception):
-    """Something in a command that cannot be done; the message says what was expected."""
+    """A command that cannot be carried out; the message says what was expected."""
 
 
 def parse(kind: Any, arguments: list[str], program: str) -> Any:
-    """A dataclass from arguments; --help and flags that are not there end the process with a message."""
+    """A dataclass from arguments; --help and unknown flags end the process with a message."""
     try:
         return tyro.cli(kind, args=arguments, prog=program, config=(tyro.conf.AvoidSubcommands,))
     except ValueError as error:  # a value that its dataclass refuses
@@ -41,23 +40,24 @@ def parse(kind: Any, arguments: list[str], program: str) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class TrainFlags:
-    """What `train` takes whatever the environment and the algorithm."""
+    """The flags of `train` that every environment and algorithm has."""
 
     environment: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="ENV")]
-    """Environment; `pcpg envs` lists them, with their options. Others' by gymnasium:ID, bsuite:NAME or gymnax:NAME."""
+    """Environment id; `pcpg envs` lists them with their options. From other libraries: gymnasium:ID, bsuite:NAME,
+    gymnax:NAME."""
     algo: Literal["pcpg", "pcpg-bonus", "ppo", "ppo-rnd"] = "pcpg"
-    """pcpg explores, then exploits; pcpg-bonus explores with the reward added; ppo; ppo-rnd adds random network
-    distillation."""
+    """pcpg explores, then exploits; pcpg-bonus explores with the reward added; ppo is plain PPO; ppo-rnd is PPO with
+    random network distillation."""
     seeds: int = 1
-    """How many seeds, all in one program."""
+    """Number of seeds, all trained in one program."""
     seed: int = 0
     """The first seed."""
     out: Annotated[str, tyro.conf.arg(metavar="DIR")] = ""
-    """Run folder to make; by default a new one under runs/."""
+    """Run folder to create; by default a new one under runs/."""
     config: Annotated[str, tyro.conf.arg(metavar="FILE")] = ""
-    """JSON file with settings, or the config.json of a run; flags override its entries."""
+    """JSON file with settings, or a run's config.json; flags override its entries."""
     lanes: int = 0
-    """Width of the program over seeds; 0 chooses by the device."""
+    """How many seeds run side by side; 0 chooses by the device."""
     log: LogFlag = ()
     json: JsonFlag = False
 
@@ -118,7 +118,7 @@ def _given_config(arguments: list[str], notice: Callable[[str], None]) -> tuple[
 
 
 def _free_options(words: list[str]) -> tuple[dict[str, Any], list[str]]:
-    """The flags `--env.KEY VALUE` of somebody else's environment, whose options nobody knows here; the other words."""
+    """The flags `--env.KEY VALUE` of an environment of another library, whose options are not known here; the rest."""
     options, rest, index = {}, [], 0
     while index < len(words):
         name, equals, value = words[index].partition("=")
@@ -157,15 +157,15 @@ def _train_type(given: "RunConfig") -> Any:
 
     env = given.make_env()
     fields: list[Any] = []
-    about = "Another environment or algorithm has other flags: name it before --help."
+    about = "Other environments and algorithms have other flags: name them before --help."
     if is_outside(given.env):
         listing = ", ".join(f"{name} ({value})" for name, value in given.env_options.items())
-        about += f" Options of the environment are given as --env.KEY VALUE; those that have a value: {listing}."
+        about += f" Set the environment's options with --env.KEY VALUE; now: {listing}."
     else:
         fields.append(("env", type(env), dataclasses.field(default=env)))
     if isinstance(given.agent, PCPGConfig):
-        names = Annotated[Literal[tuple(FEATURES)], tyro.conf.arg(help="Feature map phi of the cover's covariance.")]
-        seed = Annotated[int, tyro.conf.arg(help="Of feature maps that are drawn at random: one map for all seeds.")]
+        names = Annotated[Literal[tuple(FEATURES)], tyro.conf.arg(help="Feature map phi of the cover's covariances.")]
+        seed = Annotated[int, tyro.conf.arg(help="Seed of a random feature map; one map serves all seeds.")]
         phi = _phi_type(FEATURES[given.features], given.feature_options)
         fields += [
             ("features", names, dataclasses.field(default=given.features)),
@@ -180,7 +180,7 @@ def _train_type(given: "RunConfig") -> Any:
         if field.name in ("algo", "seeds", "seed", "lanes")
     ]
     made = dataclasses.make_dataclass("Train", fields, bases=(TrainFlags,), frozen=True)
-    made.__doc__ = f"Train {given.algo} on {given.env} and leave a run folder behind.\n\n{about}"
+    made.__doc__ = f"Train {given.algo} on {given.env} and write a run folder.\n\n{about}"
     return made
 
 
@@ -193,7 +193,7 @@ def _phi_type(build: Callable[..., Any], given: Mapping[str, Any]) -> Any:
         if option.kind is option.KEYWORD_ONLY and option.annotation in simple
     ]
     made = dataclasses.make_dataclass("Phi", fields, frozen=True)
-    made.__doc__ = "Of the feature map."
+    made.__doc__ = "Feature-map options."
     return made
 
 

@@ -1,8 +1,8 @@
 """The command line: which commands there are, their help, and how errors are told.
 
 Flags come from the fields of frozen dataclasses. With --json one JSON object goes to stdout; everything else a
-person is to read goes to stderr. A mistake of the user's is one line on stderr and exit code 2; a run that had to
-stop exits with 1, one that Ctrl-C stopped with 130. PCPG_TRACEBACK=1 shows where an error came from.
+person is to read goes to stderr. A user's mistake is one line on stderr and exit code 2; a run that had to stop exits
+with 1, one that Ctrl-C stopped with 130. PCPG_TRACEBACK=1 shows where an error came from.
 
 A command is loaded when it is asked for: help and mistakes answer at once.
 """
@@ -21,8 +21,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from pcpg.cli.display import STOPPED, loading, print_json
 from pcpg.cli.flags import Mistake, parse
-from pcpg.cli.output import STOPPED, loading, print_json
 from pcpg.runs.errors import DiskFull, RunError
 
 
@@ -88,14 +88,14 @@ def _judge(error: Exception) -> tuple[str | None, int]:
     if isinstance(error, NonFinite):
         return "stopped", 1
     if "RESOURCE_EXHAUSTED" in str(error):
-        return "stopped: out of memory; fewer --ppo.num-episodes or --lanes need less", 1
+        return "stopped: out of memory; try fewer --ppo.num-episodes or --lanes", 1
     return None, 1
 
 
 def _is_our_refusal(error: Exception) -> bool:
     """Whether this package raised the error itself: what JAX or NumPy refuse in the middle of things is a bug."""
     frames = traceback.extract_tb(error.__traceback__)
-    return Path(frames[-1].filename).is_relative_to(Path(__file__).parent)
+    return Path(frames[-1].filename).is_relative_to(Path(__file__).parents[1])
 
 
 # the kinds of commands
@@ -163,15 +163,15 @@ def _load(home: str) -> Any:
 
 # A new command is a line here and a dataclass there.
 COMMANDS: dict[str, Command | Group] = {
-    "train": FreeCommand("pcpg.cli.train:train", "Train on an environment and leave a run folder behind."),
-    "exploit": FreeCommand("pcpg.cli.exploit:exploit", "Train on the cover of a finished run, for any reward."),
-    "resume": Command("pcpg.cli.train:Resume", "Go on with an interrupted run, to the same result."),
-    "evaluate": Command("pcpg.cli.evaluate:Evaluate", "Play fresh episodes with the final policy of each seed."),
-    "show": Command("pcpg.cli.show:Show", "Where the policies of a cover went: visits by cell."),
-    "report": Command("pcpg.cli.report:Report", "Write a page about one run or several, to look at and to show."),
-    "video": Command("pcpg.cli.video:Video", "Show episodes of a policy in a GIF or an MP4."),
-    "export": Command("pcpg.cli.export:Export", "Store episodes of a cover's policies as a Minari dataset."),
-    "envs": Command("pcpg.cli.envs:Envs", "List the environments that can be trained on, with their options."),
+    "train": FreeCommand("pcpg.cli.train:train", "Train on an environment and write a run folder."),
+    "exploit": FreeCommand("pcpg.cli.train:exploit", "Train on the cover of a finished run, for any reward."),
+    "resume": Command("pcpg.cli.train:Resume", "Resume an interrupted run, with the same result."),
+    "evaluate": Command("pcpg.cli.inspect:Evaluate", "Play fresh episodes with the final policy of each seed."),
+    "show": Command("pcpg.cli.inspect:Show", "Show where the policies of a cover went: visits by grid cell."),
+    "report": Command("pcpg.cli.inspect:Report", "Write a report of one or more runs as an HTML page."),
+    "video": Command("pcpg.cli.inspect:Video", "Record episodes of a policy as a GIF or an MP4."),
+    "export": Command("pcpg.cli.inspect:Export", "Save episodes of a cover's policies as a Minari dataset."),
+    "envs": Command("pcpg.cli.inspect:Envs", "List the environments that can be trained on, with their options."),
     "reproduce": Group(
         "Reproduce a claim of the paper, with its table and figures.",
         {
@@ -210,5 +210,5 @@ def _print_help() -> None:
     for name, command in COMMANDS.items():
         table.add_row(f"  [bold]pcpg {name}[/]", command.summary)
     console.print(table)
-    console.print("\n`pcpg COMMAND --help` explains each. A first run, of a minute or two:", highlight=False)
+    console.print("\n`pcpg COMMAND --help` explains each command. A first run, of a minute or two:", highlight=False)
     console.print("  pcpg train CombinationLock-v0 --env.horizon 5 --seeds 4 --out runs/first", highlight=False)

@@ -1,16 +1,18 @@
-"""`pcpg train` and `pcpg resume`."""
+"""The commands that train: train, resume, exploit."""
 
 import dataclasses
 import functools
 import os
 import typing
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Annotated, Any
 
+import tyro
 from rich.console import Console
 
-from pcpg.cli.flags import JsonFlag, LogFlag, read_train_flags
-from pcpg.cli.output import STOPPED, Folder, answer, loading, print_json
+from pcpg.cli.display import STOPPED, Display, answer, loading, print_json, result_table, say, title_of
+from pcpg.cli.flags import Folder, JsonFlag, LogFlag, Mistake, parse, read_train_flags
 from pcpg.runs.errors import DiskFull, FolderTaken
 from pcpg.runs.folder import RunFolder
 from pcpg.runs.loggers import check_loggers
@@ -23,21 +25,17 @@ def train(arguments: list[str], console: Console) -> int:
     """Train as the arguments say, whose flags depend on the environment and the algorithm; the exit code."""
     with loading(console):
         from pcpg.envs.adapters.names import is_outside
-        from pcpg.training.loop import start_run
-
-    notice = functools.partial(console.print, style="yellow", highlight=False, soft_wrap=True)
-    config, flags = read_train_flags(arguments, notice)
+    config, flags = read_train_flags(arguments, lambda text: say(console, text, "yellow"))
     check_loggers(flags.log)
-    if is_outside(config.env):  # nobody has chosen its settings: those that the defaults came to are shown
+    if is_outside(config.env):  # no preset was made for it: the settings that the defaults came to are shown
         for line in settings(config):
-            console.print(line, style="dim", highlight=False, soft_wrap=True)
-    folder = start_run(config, flags.out) if flags.out else start_in_free_folder(config)
-    return train_folder(folder, console, flags.json, flags.log)
+            say(console, line, "dim")
+    return train_folder(start_in(flags.out, config), console, flags.json, flags.log)
 
 
 @dataclasses.dataclass(frozen=True)
 class Resume:
-    """Go on with an interrupted run, to the same result as if it had never been interrupted."""
+    """Resume an interrupted run, with the same result as if it had never been interrupted."""
 
     dir: Folder
     log: LogFlag = ()
@@ -49,26 +47,90 @@ class Resume:
         return train_folder(folder, console, self.json, self.log)
 
 
+@dataclasses.dataclass(frozen=True)
+class ExploitFlags:
+    """Train a policy on the cover of a finished run, for the environment's reward or for one given now.
+
+    Name the run folder before --help for all flags: its environment's, --ppo.* and --exploit.*
+    """
+
+    dir: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="DIR", help="Run folder with the cover.")]
+    seeds: int | None = None
+    """Number of seeds; by default all that have a cover."""
+    seed: int | None = None
+    """The first seed; by default that of the cover."""
+    out: Annotated[str, tyro.conf.arg(metavar="DIR")] = ""
+    """Run folder to create; by default a new one under runs/."""
+    lanes: int = 0
+    """How many seeds run side by side; 0 chooses by the device."""
+    num_groups: int | None = None
+    """Groups of episodes that share a roll-in policy; by default as in exploration."""
+    log: LogFlag = ()
+    json: JsonFlag = False
+
+
+def exploit(arguments: list[str], console: Console) -> int:
+    """Train on the cover of the run that is named first; the exit code."""
+    if arguments and arguments[0] in ("-h", "--help"):
+        parse(ExploitFlags, arguments, "pcpg exploit")
+    if not arguments or arguments[0].startswith("-"):
+        raise Mistake("name a run folder first, as in `pcpg exploit runs/explored --env.goal 3,7`")
+    folder = RunFolder.open(arguments[0])
+    with loading(console):
+        from pcpg.training.exploit import exploit_config, exploit_defaults
+    defaults = exploit_defaults(folder)
+    flags = parse(_flags_type(defaults), arguments, "pcpg exploit")
+    replace = dataclasses.replace
+    agent: Any = replace(defaults.agent, ppo=flags.ppo, exploit=flags.exploit)
+    if flags.num_groups is not None:
+        agent = replace(agent, explore=replace(agent.explore, num_groups=flags.num_groups))
+    config = exploit_config(
+        defaults,
+        agent=agent,
+        env_options={field.name: getattr(flags.env, field.name) for field in dataclasses.fields(flags.env)},
+        seed=flags.seed,
+        seeds=flags.seeds,
+        lanes=flags.lanes,
+    )
+    check_loggers(flags.log)
+    return train_folder(start_in(flags.out, config, "exploit"), console, flags.json, flags.log)
+
+
+def _flags_type(defaults: "RunConfig") -> Any:
+    """The dataclass of the flags, with those of the environment and the settings of the cover's run."""
+    env, agent = defaults.make_env(), typing.cast(Any, defaults.agent)
+    fields = [
+        (name, type(value), dataclasses.field(default=value))
+        for name, value in (("env", env), ("ppo", agent.ppo), ("exploit", agent.exploit))
+    ]
+    made = dataclasses.make_dataclass("Exploit", fields, bases=(ExploitFlags,), frozen=True)
+    made.__doc__ = f"Train a policy on the cover of {defaults.source['run']}, for the reward of {defaults.env} as set."
+    return made
+
+
 def settings(config: "RunConfig") -> list[str]:
-    """Every setting of a run, a line for each part; flags of the same names change them."""
+    """Every setting of a run, a line per part; flags of the same names change them."""
     env, agent = config.make_env(), dataclasses.asdict(config.agent)
-    parts: dict[str, dict[str, typing.Any]] = {"env": dict(config.env_options)}
+    parts: dict[str, dict[str, Any]] = {"env": dict(config.env_options)}
     if config.feature_options or config.algo.startswith("pcpg"):
         parts["phi"] = {"features": config.features} | dict(config.feature_options)
     parts |= {name: part for name, part in agent.items() if isinstance(part, dict)}
     parts["agent"] = {name: value for name, value in agent.items() if value is not None and not isinstance(value, dict)}
-    seen = f"{config.env}: observations {env.observation_space}, actions {env.action_space}, {env.max_steps} steps"
+    spaces = f"observations {env.observation_space}, actions {env.action_space}"
+    seen = f"{config.env}: {spaces}, at most {env.max_steps} steps per episode"
     return [seen, *(_line(name, part) for name, part in parts.items() if part)]
 
 
-def _line(name: str, part: dict[str, typing.Any]) -> str:
+def _line(name: str, part: Mapping[str, Any]) -> str:
     return f"{name}: " + ", ".join(f"{key} {value}" for key, value in part.items())
 
 
-def start_in_free_folder(config: "RunConfig", kind: str = "") -> RunFolder:
-    """A run in the first free one of runs/ENV-ALGO-1, -2, ..., or ENV-KIND-1, ..."""
+def start_in(out: str, config: "RunConfig", kind: str = "") -> RunFolder:
+    """Start a run in the folder `out`, or in the first free one of runs/ENV-ALGO-1, -2, ... (or ENV-KIND-1, ...)."""
     from pcpg.training.loop import start_run
 
+    if out:
+        return start_run(config, out)
     name, number = config.env.replace(":", "-").replace("/", "-"), 1
     while True:
         try:
@@ -78,36 +140,34 @@ def start_in_free_folder(config: "RunConfig", kind: str = "") -> RunFolder:
 
 
 def train_folder(folder: RunFolder, console: Console, as_json: bool, loggers: Sequence[str] = ()) -> int:
-    """Train a run to its end with its progress on the screen, then tell what came out; the exit code."""
-    say = functools.partial(console.print, highlight=False, soft_wrap=True)
-    go_on = f"go on with: pcpg resume {folder.path}"
+    """Train a run to its end with its progress on the screen, then show what came out; the exit code."""
+    how_to_resume = f"resume with: pcpg resume {folder.path}"
     try:
         with loading(console):
-            from pcpg.cli.display import Display, result_table, title_of
             from pcpg.training.loop import train_run
 
         with Display(console, title_of(folder.config)) as display:
 
             def leave() -> None:
                 display.stop()
-                say(f"stopped at once; the last checkpoint is whole: {go_on}")
+                say(console, f"stopped at once; the last checkpoint is intact; {how_to_resume}")
                 os._exit(STOPPED)  # a compilation cannot be cancelled, and everything is on disk
 
-            notice = functools.partial(say, style="yellow")
+            notice = functools.partial(say, console, style="yellow")
             trained = train_run(folder, observer=display, loggers=loggers, notice=notice, leave=leave)
     except KeyboardInterrupt:
-        say(f"stopped; {go_on}")
+        say(console, f"stopped; {how_to_resume}")
         return STOPPED
     except DiskFull:
-        say(f"make room, then {go_on}")
+        say(console, f"free some disk space, then {how_to_resume}")
         raise
     if not trained.finished:
-        say(f"stopped; everything so far is saved: {go_on}")
+        say(console, f"stopped; everything so far is saved; {how_to_resume}")
         return STOPPED
     summary = folder.read_summary()
     out = answer(console, as_json)
     out.print(result_table(folder))
-    out.print(f"run folder: {folder.path}", highlight=False, soft_wrap=True)
+    say(out, f"run folder: {folder.path}")
     result = {
         "run": str(folder.path),
         "env": folder.config["env"],
@@ -117,7 +177,7 @@ def train_folder(folder: RunFolder, console: Console, as_json: bool, loggers: Se
         "env_steps": summary["env_steps"],
         "policies": summary["policies"],
         "final_return": summary["final_return"],
-        # Of this process: a resumed run has spent more before.
+        # Of this process alone: a resumed run has spent more before.
         "seconds": trained.seconds + trained.compile_seconds,
         "compile_seconds": trained.compile_seconds,
         "steps_per_second": trained.env_steps / trained.seconds if trained.seconds else 0.0,

@@ -16,7 +16,7 @@ from pcpg.play.episodes import CannotPlay, Episode, Which, chosen_policies, play
 from pcpg.runs.errors import MissingExtra
 
 PATH = "MINARI_DATASETS_PATH"
-"""Where Minari looks for datasets."""
+"""The environment variable that says where Minari keeps its datasets."""
 
 
 def default_id(run: Run, which: Which) -> str:
@@ -30,9 +30,9 @@ def check_export(out: Path, dataset_id: str) -> None:
     try:
         minari.dataset.minari_dataset.parse_dataset_id(dataset_id)
     except (ValueError, TypeError) as error:
-        raise CannotPlay(f"{dataset_id!r} is no id of a dataset: expected such as pcpg/lock/cover-v0") from error
+        raise CannotPlay(f"{dataset_id!r} is not a valid dataset id: expected one like pcpg/lock/cover-v0") from error
     if (out / dataset_id).exists():
-        raise CannotPlay(f"{out / dataset_id} is there already: choose another --id or --out")
+        raise CannotPlay(f"{out / dataset_id} already exists: choose another --id or --out")
 
 
 def export(
@@ -45,7 +45,7 @@ def export(
     greedy: bool = False,
     dataset_id: str | None = None,
 ) -> Any:
-    """Play episodes and store them as a Minari dataset under the folder `out`; the dataset.
+    """Play episodes and save them as a Minari dataset under the folder `out`; the dataset.
 
     With `which="cover"` each episode is played by a policy of the cover, drawn by its weight. Load it again with
     MINARI_DATASETS_PATH set to `out`.
@@ -70,7 +70,7 @@ def export(
             action_space=env.action_space,
             algorithm_name=run.config.algo,
             description=f"{episodes} episodes of {which} policies of a pcpg run on {run.config.env}, seed {own_seed}",
-            jpeg_encoding=False,  # an observation comes back as it was
+            jpeg_encoding=False,  # observations come back as they were
         )
     env.close()
     return dataset
@@ -100,7 +100,7 @@ def _stacked(items: list[Any]) -> Any:
 
 @contextlib.contextmanager
 def _datasets_at(folder: Path) -> Iterator[None]:
-    """Minari's datasets lie in this folder for a while."""
+    """Make Minari keep its datasets in this folder while inside."""
     before = os.environ.get(PATH)
     os.environ[PATH] = str(folder.resolve())
     try:

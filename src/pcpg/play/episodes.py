@@ -1,4 +1,4 @@
-"""Whole episodes of a run's policies, played through Gymnasium's interface, be the environment ours or not."""
+"""Whole episodes of a run's policies, played through Gymnasium's interface on any environment."""
 
 import dataclasses
 import typing
@@ -41,7 +41,7 @@ def playable_env(run: Run, seed: int, *, pictures: bool = False) -> gymnasium.En
     if isinstance(env, HostEnvironment):
         return _outside_env(run, mode)
     if pictures and not env.can_render:
-        raise CannotPlay(f"{run.config.env} has no picture of its states: there is nothing to show in a video")
+        raise CannotPlay(f"{run.config.env} has no picture of its states, so there is nothing to show in a video")
     known = {entry.id for entry in registry.spec()}
     options = {field.name: getattr(env, field.name) for field in dataclasses.fields(typing.cast(Any, env))}
     if run.config.env in known and type(registry.make(run.config.env)) is type(env):
@@ -57,16 +57,18 @@ def _outside_env(run: Run, mode: str | None) -> gymnasium.Env[Any, Any]:
         with run.given.used(run.folder):
             made = typing.cast(Any, registry.make(run.config.env, **options)).make()
     except (TypeError, ValueError) as error:
-        raise CannotPlay(f"{run.config.env} cannot be made to show pictures: {error}") from error
+        raise CannotPlay(f"{run.config.env} cannot be made with pictures: {error}") from error
     if not isinstance(made, gymnasium.Env):
-        raise CannotPlay(f"{run.config.env} is a vector of environments: there is no single one to play")
+        raise CannotPlay(f"{run.config.env} is a vector of environments, and there is no single one to play")
     if mode is not None and made.render_mode != mode:
-        raise CannotPlay(f"{run.config.env} shows no pictures: its render mode is {made.render_mode!r}, not {mode!r}")
+        raise CannotPlay(
+            f"{run.config.env} shows no pictures: its render mode is {made.render_mode!r}, expected {mode!r}"
+        )
     return made
 
 
 def chosen_policies(run: Run, which: Which, seed: int | None = None) -> tuple[list[Policy], np.ndarray]:
-    """Policies of a seed with the weights by which episodes are shared out: the final, the best, or the cover's."""
+    """The final policy of a seed, its best, or those of its cover, with the weights by which they are drawn."""
     run.check_seed(seed)
     index = 0 if seed is None else run.config.seed_list.index(seed)
     if which == "cover":
@@ -86,7 +88,7 @@ def play(
     first_seed: int = 0,
     watch: Callable[[Episode], None] = lambda episode: None,
 ) -> Iterator[Episode]:
-    """Episodes with policies drawn by their weights; `watch` is told of the start and of every step.
+    """Episodes of policies drawn by their weights; `watch` is called at the start and after every step.
 
     Episode i resets the environment with seed `first_seed + i`. The time limit `max_steps` truncates.
     """

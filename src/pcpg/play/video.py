@@ -30,7 +30,7 @@ def check_video(path: Path) -> None:
 def record(
     run: Run, policy: Policy, seed: int, *, episodes: int = 1, greedy: bool = False, max_frames: int = 600
 ) -> tuple[list[np.ndarray], list[float]]:
-    """Pictures of a policy's episodes, at most so many, and the returns of the episodes that were shown."""
+    """Frames of a policy's episodes, at most `max_frames`, and the returns of the episodes that they show."""
     env = playable_env(run, seed, pictures=True)
     frames: list[np.ndarray] = []
     returns: list[float] = []
@@ -46,7 +46,7 @@ def record(
             returns.append(sum(episode.rewards))
             if len(frames) >= max_frames:
                 break
-            frames += [frames[-1]] * 5  # a moment to see how it ended
+            frames += [frames[-1]] * 5  # a moment to see how the episode ended
     finally:
         env.close()
     return frames[:max_frames], returns
@@ -74,11 +74,11 @@ def write_video(frames: Sequence[np.ndarray], path: Path, fps: float = 15.0) -> 
     from PIL import Image
 
     images = [Image.fromarray(frame) for frame in frames]
-    # One palette for all, from pictures of every part: colours neither flicker nor get lost.
+    # One palette for all frames, from samples of the whole video: colours neither flicker nor get lost.
     some = np.linspace(0, len(frames) - 1, 12).round().astype(int)
     palette = Image.fromarray(np.concatenate([frames[index] for index in some])).quantize(256)
     quantized = [image.quantize(palette=palette, dither=Image.Dither.NONE) for image in images]
-    hundredths = max(2, round(100 / fps))  # the clock of a GIF
+    hundredths = max(2, round(100 / fps))  # the unit of time of a GIF
     quantized[0].save(path, save_all=True, append_images=quantized[1:], duration=hundredths * 10, loop=0)
 
 
@@ -88,7 +88,7 @@ def _write_mp4(frames: Sequence[np.ndarray], path: Path, fps: float) -> None:
     made = ["-c:v", "libx264", "-pix_fmt", "yuv420p", "-movflags", "+faststart", str(path)]
     command = [_ffmpeg().get_ffmpeg_exe(), "-y", "-loglevel", "error", *raw, *made]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        # All at once: ffmpeg reads while this writes, and what it complains about is short.
+        # In one call: ffmpeg reads while this writes, and its messages are short.
         _, complaint = process.communicate(b"".join(np.ascontiguousarray(frame).tobytes() for frame in frames))
     if process.returncode:
         raise CannotPlay(f"{path}: ffmpeg could not write it: {complaint.decode(errors='replace').strip()}")
@@ -98,4 +98,4 @@ def _ffmpeg() -> Any:
     try:
         return importlib.import_module("imageio_ffmpeg")
     except ImportError as error:
-        raise MissingExtra("video", "a video as MP4") from error
+        raise MissingExtra("video", "an MP4 video") from error

@@ -4,22 +4,24 @@ import os
 from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
+from typing import Any, NamedTuple
 
-from pcpg.reports.comparison import groups_of
-from pcpg.reports.overview import across, lead, overview_row, title
-from pcpg.reports.reading import RunData, read_run
-from pcpg.reports.sections import section_of
+import numpy as np
+
+from pcpg.reports.read import RunData, read_run
+from pcpg.reports.sections import groups_of, section_of
+from pcpg.reports.statistics import Interval, bootstrap, wilson
 from pcpg.reports.svg import drawing
-from pcpg.reports.words import run_labels
+from pcpg.reports.text import duration, interval_text, listed, range_text, run_labels, steps_text
 
 FEW_SEEDS = 5
-"""Below so many seeds the page says that bootstrap intervals are too narrow."""
+"""With fewer seeds than this the page says that bootstrap intervals are too narrow."""
 
 
 def write_report(
     paths: Sequence[str | os.PathLike[str]], out: str | os.PathLike[str] | None = None
 ) -> tuple[Path, list[RunData]]:
-    """Write the report of one or more run folders; the file and what was read.
+    """Write the report of one or more run folders; the path of the page and what was read.
 
     Without `out` the report of one run lies in its folder, that of several in report.html here.
     """
@@ -63,3 +65,96 @@ def render(runs: Sequence[RunData]) -> str:
             ],
         }
     return environment.get_template("report.html.j2").render(context)
+
+
+# what came out of the runs
+
+
+def title(runs: list[RunData]) -> str:
+    """What the page is about."""
+    names = sorted({run.config["env"] for run in runs})
+    algos = list(dict.fromkeys(run.algo for run in runs))
+    return f"{listed(algos)} on {listed(names)}"
+
+
+def lead(run: RunData) -> str:
+    """What came out of a run, in a sentence."""
+    solved, steps = solved_share(run), max((run.last(seed, "env_steps") or 0 for seed in run.seeds), default=0)
+    if not run.final_returns:
+        return f"{run.algo} on {run.env_key} has no results yet."
+    many = f"{len(run.seeds)} seed{'s' * (len(run.seeds) > 1)}"
+    if solved is None:
+        coverage = [share for seed in run.seeds if (share := run.last(seed, "coverage")) is not None]
+        seen = f"visited {np.mean(coverage):.0%} of the grid cells" if coverage else "earned no reward"
+        earned = f"reached a return of {interval_text(final_return(run))}" if any(run.final_returns.values()) else seen
+        return f"{run.algo} {earned} on {run.env_key}, with {steps_text(steps)} environment steps per seed ({many})."
+    count = round(solved.value * len(run.final_returns))
+    return f"{run.algo} solved {run.env_key} in {count} of {many}, with {steps_text(steps)} environment steps per seed."
+
+
+def solved_share(run: RunData) -> Interval | None:
+    """Share of the seeds that are solved; None where there is no such measure."""
+    threshold, returns = run.solved_return, list(run.final_returns.values())
+    if threshold is None or not returns:
+        return None
+    return wilson(sum(value > threshold for value in returns), len(returns))
+
+
+def final_return(run: RunData) -> Interval | None:
+    """Interquartile mean over seeds of the return at the end; None where there is none yet."""
+    returns = np.array(list(run.final_returns.values()))
+    if not len(returns):
+        return None
+    band = bootstrap([returns[:, None]])
+    return Interval(float(band.value[0]), float(band.low[0]), float(band.high[0]))
+
+
+class Across(NamedTuple):
+    """An algorithm over several environments together."""
+
+    algo: str
+    environments: int
+    seeds: int
+    score: str
+
+
+def across(runs: list[RunData]) -> list[Across]:
+    """Interquartile mean, over all seeds of several environments, of the final return as a share of the solved return.
+
+    Seeds are drawn anew within each environment. Only for algorithms that ran on two or more environments
+    whose solved return is positive.
+    """
+    rows = []
+    for algo in dict.fromkeys(run.algo for run in runs):
+        strata: dict[str, list[float]] = {}
+        for run in runs:
+            if run.algo == algo and run.solved_return is not None and run.solved_return > 0:
+                shares = [value / run.solved_return for value in run.final_returns.values()]
+                strata.setdefault(run.env_key, []).extend(shares)
+        known = [np.array(shares)[:, None] for shares in strata.values() if shares]
+        if len(known) > 1:
+            band = bootstrap(known)
+            score = Interval(float(band.value[0]), float(band.low[0]), float(band.high[0]))
+            rows.append(Across(algo, len(known), sum(map(len, known)), interval_text(score)))
+    return rows
+
+
+def overview_row(run: RunData, label: str, index: int) -> dict[str, Any]:
+    """The line of a run in the table of results."""
+    solved = solved_share(run)
+    returns = run.final_returns
+    count = sum(value > run.solved_return for value in returns.values()) if run.solved_return is not None else 0
+    sizes = [len(cover.weights) for cover in run.covers.values()]
+    return {
+        "id": f"run-{index + 1}",
+        "label": label,
+        "env": run.env_key,
+        "seeds": len(run.seeds),
+        "solved": "\u2013" if solved is None else f"{count} of {len(returns)}",
+        "solved_interval": "" if solved is None else f"[{solved.low:.2f}, {solved.high:.2f}]",
+        "final": interval_text(final_return(run)),
+        "steps": steps_text(max((run.last(seed, "env_steps") or 0 for seed in run.seeds), default=0)),
+        "policies": range_text(sizes),
+        "time": duration(run.seconds + run.compile_seconds),
+        "is_finished": run.summary is not None,
+    }

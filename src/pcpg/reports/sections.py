@@ -1,18 +1,90 @@
-"""What the page says of each run: facts, seeds, the cover, visits, times, settings and how to repeat it."""
+"""The sections of the page: one for each environment, which compares its runs, and one for each run."""
 
 import base64
 import json
 import shlex
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from pcpg.reports import pictures
-from pcpg.reports.certificate import certify
-from pcpg.reports.charts import growth_chart, timing_chart, weights_chart
-from pcpg.reports.reading import RunData
-from pcpg.reports.repeat import in_python, with_config, with_flags, without_flags
-from pcpg.reports.words import duration, number
+from pcpg.envs.registry import UnknownEnvironment, spec
+from pcpg.reports import visits
+from pcpg.reports.figures import curve_chart, growth_chart, timing_chart, weights_chart
+from pcpg.reports.read import RunData
+from pcpg.reports.statistics import Curve, certify, iqm_curve, success_curve
+from pcpg.reports.svg import Figure
+from pcpg.reports.text import duration, in_python, number, with_config, with_flags, without_flags
+
+LOOKS = {"pcpg": 0, "pcpg-bonus": 0, "ppo-rnd": 1, "ppo": 2}
+"""The style of each algorithm by its number, as in the figures of the experiments."""
+
+
+class Group(NamedTuple):
+    """Runs on one environment, and the figures that compare them."""
+
+    title: str
+    summary: str
+    figures: list[Figure]
+
+
+def groups_of(runs: list[RunData]) -> list[Group]:
+    """The runs by environment, in the order in which they were named."""
+    keys = list(dict.fromkeys(run.env_key for run in runs))
+    groups = []
+    for place, key in enumerate(keys):
+        members = [index for index, run in enumerate(runs) if run.env_key == key]
+        groups.append(Group(key, _summary_of(runs[members[0]]), _comparisons(runs, members, f"env-{place + 1}")))
+    return groups
+
+
+def _summary_of(run: RunData) -> str:
+    try:
+        return spec(run.config["env"])[0].summary
+    except UnknownEnvironment:
+        return ""
+
+
+def _comparisons(runs: list[RunData], members: list[int], name: str) -> list[Figure]:
+    """The figures about one environment; a metric that no run has makes none."""
+    figures: list[Figure] = []
+    own = [runs[index] for index in members]
+    looks = _looks([run.config["algo"] for run in own])
+
+    def add(metric: str, curves: list[Curve | None], label: str, caption: str, limits: Any = None) -> None:
+        shown = [(curve, look) for curve, look in zip(curves, looks, strict=True) if curve is not None]
+        # A curve of returns that are all 0 says nothing; a share of 0 does.
+        if shown and (limits is not None or any(np.any(curve.band.value) for curve, _ in shown)):
+            there, styles = [curve for curve, _ in shown], [look for _, look in shown]
+            figures.append(curve_chart(f"{name}-{metric}", there, styles, label, caption, limits=limits))
+
+    bands = "Interquartile mean over seeds, with its 95% bootstrap interval"
+    caption = f"{bands}. While PC-PG explores, the newest policy is a member of its cover and need not seek reward."
+    add("return", [iqm_curve(run, "return") for run in own], "return of the newest policy", caption)
+    threshold = own[0].solved_return
+    if threshold is not None:
+        solved = [success_curve(run, threshold) for run in own]
+        caption = f"Share of seeds whose newest policy earns over {number(threshold)}, with its 95% Wilson interval."
+        add("success", solved, "share of seeds solved", caption, (-0.04, 1.04))
+    coverage = [iqm_curve(run, "coverage") for run in own]
+    caption = f"Share of the grid cells visited so far in the episodes that measure each new policy. {bands}."
+    add("coverage", coverage, "share of grid cells visited", caption, (0, 1.04))
+    bonus = [iqm_curve(run, "train/bonus") if run.config["algo"] != "ppo" else None for run in own]
+    caption = f"Mean exploration bonus of the state-action pairs seen in a round. {bands}."
+    add("bonus", bonus, "mean bonus", caption)
+    return figures
+
+
+def _looks(algos: list[str]) -> list[int]:
+    """The number of each run's style: an algorithm looks the same in all figures, unless it appears twice."""
+    looks: list[int] = []
+    for algo in algos:
+        own = LOOKS.get(algo, 0)
+        free = [look for look in range(len(algos) + len(LOOKS)) if look not in looks and look not in LOOKS.values()]
+        looks.append(own if own not in looks else free[0])
+    return looks
+
+
+# runs
 
 
 def section_of(run: RunData, label: str, index: int) -> dict[str, Any]:
@@ -121,7 +193,7 @@ def _cover(run: RunData, name: str) -> dict[str, Any] | None:
 def _visits(run: RunData, name: str) -> dict[str, Any]:
     """Where the policies of the first seed went, and the weighted covers of all seeds."""
     seed = next(iter(run.covers), run.seeds[0])
-    grid = pictures.grid_of(run, seed)
+    grid = visits.grid_of(run, seed)
     cover = run.covers.get(seed)
     found: dict[str, Any] = {
         "seed": seed,
@@ -133,29 +205,29 @@ def _visits(run: RunData, name: str) -> dict[str, Any]:
     }
     if grid is None:
         if cover is not None:
-            found["figures"] = [pictures.projection_chart(f"{name}-plane", cover)]
+            found["figures"] = [visits.projection_chart(f"{name}-plane", cover)]
         return found
     found |= {
-        "is_wide": len(grid.cells.columns) >= pictures.STACKED > len(grid.cells.rows),
+        "is_wide": len(grid.cells.columns) >= visits.STACKED > len(grid.cells.rows),
         "is_walled": not grid.open.all(),
     }
     if cover is not None:
         what = f"the weighted cover of seed {seed}"
         found["figures"] = [
-            pictures.map_chart(f"{name}-map", pictures.mixture_of(cover), grid, what),
-            pictures.projection_chart(f"{name}-plane", cover),
+            visits.map_chart(f"{name}-map", visits.mixture_of(cover), grid, what),
+            visits.projection_chart(f"{name}-plane", cover),
         ]
-        found["tiles"] = pictures.cover_tiles(cover, grid)
+        found["tiles"] = visits.cover_tiles(cover, grid)
         for other in list(run.covers)[1:]:
-            own = pictures.grid_of(run, other)
+            own = visits.grid_of(run, other)
             if own is not None:
-                found["others"].append(pictures.mixture_tile(run.covers[other], own, other))
+                found["others"].append(visits.mixture_tile(run.covers[other], own, other))
         return found
-    shares = pictures.visits_of(run, seed)
+    shares = visits.visits_of(run, seed)
     if shares is not None:
         what = f"all policies of seed {seed} together"
-        found["figures"] = [pictures.map_chart(f"{name}-map", shares, grid, what)]
-        found["tiles"] = pictures.baseline_tiles(run, seed, grid)
+        found["figures"] = [visits.map_chart(f"{name}-map", shares, grid, what)]
+        found["tiles"] = visits.baseline_tiles(run, seed, grid)
     return found
 
 
@@ -168,5 +240,5 @@ def _times(run: RunData) -> list[tuple[str, str]]:
         ("Compilation", duration(run.compile_seconds)),
         ("Rounds", str(len(run.timings))),
         ("Environment steps", f"{run.env_steps:,}"),
-        ("Steps a second", f"{speed:,.0f}"),
+        ("Steps per second", f"{speed:,.0f}"),
     ]

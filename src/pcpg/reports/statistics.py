@@ -1,10 +1,11 @@
-"""Intervals and fits for small numbers of seeds."""
+"""The numbers behind the figures: intervals over few seeds, curves over seeds, fits, and the certificate of a cover."""
 
-import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
+
+from pcpg.reports.read import CoverData, RunData
 
 
 class Interval(NamedTuple):
@@ -15,26 +16,24 @@ class Interval(NamedTuple):
     high: float
 
 
-def wilson(successes: int, trials: int, z: float = 1.959964) -> Interval:
-    """Share of successes with the Wilson score interval, which is honest at 0 and at all of them."""
+def wilson(successes: int, trials: int) -> Interval:
+    """Share of successes with its Wilson score interval, which stays honest where none or all of the trials succeed."""
+    from scipy import stats  # here, since it takes a second to import
+
     if not 0 <= successes <= trials or trials < 1:
-        raise ValueError(f"need 0 <= successes <= trials and a trial, got {successes} of {trials}")
-    share = successes / trials
-    centre = (share + z**2 / (2 * trials)) / (1 + z**2 / trials)
-    half = z / (1 + z**2 / trials) * math.sqrt(share * (1 - share) / trials + z**2 / (4 * trials**2))
-    low = 0.0 if successes == 0 else max(0.0, centre - half)
-    high = 1.0 if successes == trials else min(1.0, centre + half)
-    return Interval(share, low, high)
+        raise ValueError(f"successes must lie between 0 and the trials, of at least 1, got {successes} of {trials}")
+    low, high = stats.binomtest(successes, trials).proportion_ci(0.95, method="wilson")
+    return Interval(successes / trials, float(low), float(high))
 
 
 def iqm(values: np.ndarray, axis: int = 0) -> np.ndarray:
-    """Interquartile mean along an axis: the mean of what is left without the lowest and the highest quarter.
+    """Interquartile mean along an axis: the mean without the lowest and the highest quarter.
 
-    With fewer than four values nothing can be left out, and it is the mean.
+    With fewer than four values nothing can be left out, and it is the plain mean.
     """
-    ordered = np.sort(np.moveaxis(np.asarray(values, float), axis, 0), axis=0)
-    cut = len(ordered) // 4
-    return ordered[cut : len(ordered) - cut].mean(axis=0)
+    from scipy import stats
+
+    return stats.trim_mean(values, 0.25, axis=axis)
 
 
 class Band(NamedTuple):
@@ -55,10 +54,10 @@ def bootstrap(
     """A statistic over all rows of all strata [seeds, points], with its stratified percentile bootstrap interval.
 
     Seeds are drawn anew inside each stratum (an environment), never across: every resample has as many seeds of
-    each as the data. `statistic` reduces the first axis. Few seeds make the interval too narrow, as every bootstrap.
+    each as the data. `statistic` reduces the first axis. Few seeds make the interval too narrow, as in every bootstrap.
     """
     if not strata or min(len(part) for part in strata) < 1:
-        raise ValueError("the bootstrap needs a seed in every stratum")
+        raise ValueError("the bootstrap needs at least one seed in every stratum, got none")
     rows = [np.asarray(part, float).reshape(len(part), -1) for part in strata]
     rng = np.random.default_rng(seed)
     drawn = np.empty((samples, rows[0].shape[1]))
@@ -83,7 +82,7 @@ def fit_power_law(x: np.ndarray, y: np.ndarray, *, samples: int = 2000, seed: in
     """Least squares in the logarithms of positive points."""
     log_x, log_y = np.log(np.asarray(x, float)), np.log(np.asarray(y, float))
     if len(np.unique(log_x)) < 2:
-        raise ValueError("a power law needs points at two places at least")
+        raise ValueError("a power law needs points at two places or more, got one")
     exponent, intercept = np.polyfit(log_x, log_y, 1)
     rng = np.random.default_rng(seed)
     exponents = []
@@ -93,3 +92,93 @@ def fit_power_law(x: np.ndarray, y: np.ndarray, *, samples: int = 2000, seed: in
             exponents.append(np.polyfit(log_x[pick], log_y[pick], 1)[0])
     low, high = np.quantile(exponents, [0.025, 0.975])
     return PowerLaw(float(np.exp(intercept)), float(exponent), float(low), float(high))
+
+
+# curves over seeds
+
+POINTS = 160
+"""Places of a curve at which the seeds are compared."""
+
+
+class Curve(NamedTuple):
+    """A metric of a run over its seeds, at common numbers of steps."""
+
+    run: RunData
+    steps: np.ndarray  # [points]
+    band: Band
+    num_seeds: int
+
+
+def value_at(rows: np.ndarray, grid: np.ndarray) -> np.ndarray:
+    """The newest value of a history [points, 2] at each number of steps; its first value before that."""
+    index = np.searchsorted(rows[:, 0], grid, side="right") - 1
+    return rows[np.maximum(index, 0), 1]
+
+
+def common_grid(histories: list[np.ndarray]) -> np.ndarray:
+    """Steps from where every seed has a value to where the last one ends; a seed that is done keeps its last value."""
+    first, last = max(rows[0, 0] for rows in histories), max(rows[-1, 0] for rows in histories)
+    return np.linspace(first, last, POINTS) if last > first else np.array([last])
+
+
+def iqm_curve(run: RunData, name: str) -> Curve | None:
+    """Interquartile mean over the seeds with its bootstrap interval; None where no seed has the metric."""
+    histories = run.history(name)
+    if not histories:
+        return None
+    grid = common_grid(histories)
+    values = np.stack([value_at(rows, grid) for rows in histories])
+    return Curve(run, grid, bootstrap([values]), len(histories))
+
+
+def success_curve(run: RunData, threshold: float) -> Curve | None:
+    """Share of the seeds whose newest policy is above the threshold, with its Wilson interval."""
+    histories = run.history("return")
+    if not histories:
+        return None
+    grid = common_grid(histories)
+    solved = np.sum([value_at(rows, grid) > threshold for rows in histories], axis=0)
+    intervals = [wilson(int(count), len(histories)) for count in solved]
+    band = Band(*(np.array(part) for part in zip(*intervals, strict=True)))
+    return Curve(run, grid, band, len(histories))
+
+
+def end_of_exploration(run: RunData) -> float | None:
+    """Steps at which the median seed had its cover; None where exploring is not a phase of its own or not over."""
+    ends = []
+    for records in run.records.values():
+        explored = [record["env_steps"] for record in records if record["phase"] == "explore"]
+        if explored and len(explored) < len(records):
+            ends.append(explored[-1])
+    return float(np.median(ends)) if ends else None
+
+
+# covers
+
+
+class Certificate(NamedTuple):
+    """Weights of a cover, and how close to optimal they provably are."""
+
+    weights: np.ndarray  # [members]
+    gains: np.ndarray  # [members]: g
+    log_det: float
+
+    @property
+    def level(self) -> float:
+        """sum_i w_i g_i."""
+        return float(self.weights @ self.gains)
+
+    @property
+    def gap(self) -> float:
+        """The most, in nats, by which other weights could raise the log-determinant; 0 for weights that are optimal."""
+        return max(0.0, float(self.gains.max()) - self.level)
+
+
+def certify(cover: CoverData, ridge: float) -> Certificate:
+    """The certificate of a cover's weights."""
+    mixture = np.tensordot(cover.weights, cover.sigmas, 1) + ridge * np.eye(cover.sigmas.shape[1])
+    values, vectors = np.linalg.eigh(mixture)
+    # The diagonal of V' sigma_i V over the eigenvalues: no inverse is formed.
+    turned = np.einsum("ak,iab,bk->ik", vectors, cover.sigmas, vectors, optimize=True)
+    safe = np.maximum(values, np.finfo(float).tiny)
+    return Certificate(cover.weights, (turned / safe).sum(axis=1), float(np.log(safe).sum()))

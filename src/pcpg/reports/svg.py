@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from html import escape
 from typing import Any, NamedTuple
 
-# Colours that stand for names of the page's style sheet; no colour a chart really has.
+# Placeholders for the colours of the page's style sheet; no chart really uses them.
 INK, FAINT = "#010203", "#040506"
 _THEMED = {INK: "currentColor", FAINT: "var(--faint)"}
 
@@ -36,7 +36,7 @@ _THEMED |= {style.colour: f"var(--series-{index})" for index, style in enumerate
 
 
 class Figure(NamedTuple):
-    """A picture of the page: its markup, with its text for those who cannot see it inside, and its caption."""
+    """A picture of the page: its markup, which holds a text for those who cannot see it, and its caption."""
 
     markup: str
     caption: str

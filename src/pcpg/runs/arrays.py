@@ -24,7 +24,7 @@ DTYPES = (
 
 
 def write_arrays(path: Path | str, arrays: Mapping[str, np.ndarray]) -> str:
-    """Puts `arrays` at `path`, whole or not at all, and returns the sha256 of the file."""
+    """Write `arrays` to `path`, whole or not at all; the sha256 of the file."""
     data = encode_arrays(arrays)
     write_file(Path(path), data)
     return hashlib.sha256(data).hexdigest()
@@ -85,7 +85,7 @@ def _named_leaves(tree: Any) -> list[tuple[str, Any]]:
     seen: set[str] = set()
     for name, leaf in leaves:
         if name in seen:
-            raise BadValue(f"{name} is the name of two entries")
+            raise BadValue(f"{name} names two entries: every entry needs a name of its own")
         seen.add(name)
         if not hasattr(leaf, "shape") or not hasattr(leaf, "dtype"):
             raise BadValue(
@@ -111,7 +111,7 @@ def _storable(name: str, value: Any) -> np.ndarray:
 
 
 def _why_cut(data: bytes) -> str | None:
-    """Says that `data` ends before its own header says it should, or None."""
+    """A message that `data` ends before its own header says it should, or None."""
     if len(data) < 8:
         return f"cut short: {len(data)} bytes" if data else "empty"
     start = 8 + int.from_bytes(data[:8], "little")

@@ -21,7 +21,7 @@ STATE = "state.json"
 
 
 class Skipped(NamedTuple):
-    """A damaged checkpoint that was passed over, and why."""
+    """A damaged checkpoint that was skipped, and why."""
 
     step: int
     reason: str
@@ -29,7 +29,7 @@ class Skipped(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Checkpoint:
-    """What was saved at `step`, the versions that saved it, and the newer damaged ones passed over."""
+    """What was saved at `step`, the versions that saved it, and the newer damaged ones that were skipped."""
 
     step: int
     arrays: dict[str, np.ndarray]
@@ -41,16 +41,16 @@ class Checkpoint:
 def save(
     root: Path | str, step: int, arrays: Mapping[str, np.ndarray], state: Mapping[str, Any], keep: int = 2
 ) -> Path:
-    """Makes a checkpoint the newest under `root`, removes all but the last `keep`, and returns its folder.
+    """Write a checkpoint as the newest under `root` and remove all but the last `keep`; its folder.
 
     Only for whoever holds the lock of the run. Checkpoints of later steps are removed as well: a run that
     went back to an earlier step has left them behind.
     """
     root = Path(root)
     if not isinstance(step, int) or isinstance(step, bool) or step < 0:
-        raise BadValue(f"the step of a checkpoint is {step!r}: expected an integer of at least 0")
+        raise BadValue(f"the step of a checkpoint must be an integer of at least 0, got {step!r}")
     if keep < 1:
-        raise BadValue(f"keep is {keep}: at least one checkpoint must stay")
+        raise BadValue(f"keep must be at least 1, got {keep}")
     target = root / f"{step:06d}"
     # Before anything is written: what cannot be stored is refused with the disk as it was.
     data, host_state = encode_arrays(arrays), plain(state, "state")
@@ -72,7 +72,7 @@ def load(root: Path | str, step: int) -> Checkpoint:
     folder = Path(root) / f"{step:06d}"
     if not folder.is_dir():
         there = ", ".join(str(other) for other in steps(root)) or "none"
-        raise DamagedFile(folder, f"there is no checkpoint of step {step}; there are: {there}")
+        raise DamagedFile(folder, f"there is no checkpoint of step {step}; those there are: {there}")
     content, versions = read_json(folder / STATE)
     if content.get("step") != step:
         raise DamagedFile(folder / STATE, f"belongs to step {content.get('step')}, not to {step}")
@@ -81,10 +81,10 @@ def load(root: Path | str, step: int) -> Checkpoint:
 
 
 def load_latest(root: Path | str) -> Checkpoint | None:
-    """The newest whole checkpoint, with the damaged ones passed over; None if there never was one.
+    """The newest whole checkpoint, with the damaged ones skipped; None if there never was one.
 
-    A checkpoint in another format is an error, and so is a folder where every checkpoint is damaged: to start
-    again from nothing is for the user to decide.
+    A checkpoint in another format is an error, and so is a folder where every checkpoint is damaged: whether to start
+    over is for the user to decide.
     """
     skipped: list[Skipped] = []
     for step in reversed(steps(root)):
@@ -151,4 +151,4 @@ def _what_stays(root: Path) -> str:
     with contextlib.suppress(RunError, OSError):
         latest = load_latest(root)
         return "there was no checkpoint before" if latest is None else f"the last good checkpoint {latest.step} stays"
-    return "no good checkpoint was there before"
+    return "there was no good checkpoint before"

@@ -16,7 +16,7 @@ LOCK = ".lock"
 
 @contextlib.contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Turns the operating system's refusal to write `path` into a `RunError` that names it."""
+    """Turn the operating system's refusal to write `path` into a `RunError` that names it."""
     try:
         yield
     except OSError as error:
@@ -31,7 +31,7 @@ def temporary_name(path: Path) -> Path:
 
 
 def make_folder(path: Path) -> None:
-    """Makes folder `path` if it is not there, durably."""
+    """Make the folder `path` if it is not there, durably."""
     with writing(path):
         if not path.is_dir():
             path.mkdir(parents=True, exist_ok=True)
@@ -39,7 +39,7 @@ def make_folder(path: Path) -> None:
 
 
 def write_file(path: Path, data: bytes) -> None:
-    """Puts `data` at `path` so that, whatever happens, the file is either the old one or the new one."""
+    """Write `data` to `path` so that, whatever happens, the file is either the old one or the new one."""
     temporary = temporary_name(path)
     with writing(path):
         try:
@@ -53,7 +53,7 @@ def write_file(path: Path, data: bytes) -> None:
 
 
 def append(path: Path, data: bytes) -> None:
-    """Adds `data` at the end of `path`, all of it or nothing."""
+    """Append `data` to `path`, all of it or nothing."""
     with writing(path):
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
         try:
@@ -69,20 +69,20 @@ def append(path: Path, data: bytes) -> None:
 
 
 def truncate(path: Path, length: int) -> None:
-    """Cuts `path` to its first `length` bytes, durably."""
+    """Cut `path` to its first `length` bytes, durably."""
     with writing(path):
         os.truncate(path, length)
         sync_file(path)
 
 
 def sync_file(path: Path) -> None:
-    """Waits until what was written to `path` would survive a power cut."""
+    """Wait until what was written to `path` would survive a power cut."""
     with writing(path):
         _sync(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
 
 
 def sync_folder(path: Path) -> None:
-    """Waits until the names in folder `path` would survive a power cut."""
+    """Wait until the names in folder `path` would survive a power cut."""
     with writing(path):
         try:
             _sync(os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
@@ -93,7 +93,7 @@ def sync_folder(path: Path) -> None:
 
 
 def read_file(path: Path) -> bytes:
-    """The bytes of `path`, with `DamagedFile` where they cannot be had."""
+    """The bytes of `path`; `DamagedFile` where they cannot be read."""
     try:
         return path.read_bytes()
     except PermissionError as error:
@@ -106,7 +106,7 @@ def read_file(path: Path) -> bytes:
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Removes what killed writers left in `folder`; only for whoever holds the lock of the run."""
+    """Remove what killed writers left in `folder`; only for whoever holds the lock of the run."""
     if not folder.is_dir():
         return
     with writing(folder):
@@ -121,7 +121,7 @@ def remove_leftovers(folder: Path) -> None:
 
 @contextlib.contextmanager
 def hold_lock(folder: Path) -> Iterator[None]:
-    """Keeps every other process out of `folder` while inside; the kernel lets go when the process dies."""
+    """Keep every other process out of `folder` while inside; the kernel lets go when the process dies."""
     with writing(folder / LOCK):
         descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     try:

@@ -28,7 +28,7 @@ class Document(NamedTuple):
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Puts `content` at `path` with the format version, the library versions and a seal over all of it."""
+    """Write `content` to `path` with the format version, the library versions and a seal over all of it."""
     body = {"format_version": FORMAT_VERSION, "content": plain(content, "content"), "versions": versions()}
     write_file(path, _encode({**body, "sha256": _seal(body)}))
 

@@ -1,4 +1,4 @@
-"""The folder of a run: its config, its cover, its summary, and where the rest lies."""
+"""The folder of a run: its config, its cover, its summary, and where everything else is."""
 
 import contextlib
 import dataclasses
@@ -46,13 +46,13 @@ class RunFolder:
         if not path.is_dir():
             raise NotARun(f"{path}: there is no such folder")
         if not (path / CONFIG).exists():
-            raise NotARun(f"{path} is not the folder of a run: it holds no {CONFIG}")
+            raise NotARun(f"{path} is not a run folder: it holds no {CONFIG}")
         content, versions = read_json(path / CONFIG)
         return cls(path, content, versions)
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
-        """Keeps every other process from training into this folder; first removes what a killed one left."""
+        """Keep every other process from training into this folder; first remove what a killed one left."""
         with hold_lock(self.path):
             for folder in (self.path, self.cover, self.checkpoints):
                 remove_leftovers(folder)
@@ -75,7 +75,7 @@ class RunFolder:
 
     @property
     def timings(self) -> Path:
-        """The reports of times, which no two runs share."""
+        """The timings, which differ from run to run."""
         return self.path / "timings.jsonl"
 
     @property
@@ -94,31 +94,31 @@ class RunFolder:
         return (self.path / SUMMARY).exists()
 
     def write_summary(self, summary: Mapping[str, Any]) -> None:
-        """Writes the summary, and with it marks the run as finished."""
+        """Write the summary, and with it mark the run as finished."""
         self.write_json(SUMMARY, summary)
 
     def read_summary(self) -> dict[str, Any]:
         """The summary of a finished run."""
         if not self.is_finished:
-            raise NotARun(f"{self.path} is not finished, it has no {SUMMARY}: use `pcpg resume {self.path}`")
+            raise NotARun(f"{self.path} is not finished (it has no {SUMMARY}): use `pcpg resume {self.path}`")
         return self.read_json(SUMMARY)
 
     def write_json(self, name: str, content: Mapping[str, Any]) -> None:
-        """Puts `content` into the file `name` of the folder, whole or not at all."""
+        """Write `content` to the file `name` of the folder, whole or not at all."""
         write_json(self.path / name, content)
 
     def read_json(self, name: str) -> dict[str, Any]:
-        """What `write_json` put into the file `name`."""
+        """The content that `write_json` wrote to the file `name`."""
         return read_json(self.path / name).content
 
     def member(self, index: int) -> Path:
         """The file of member `index` of the cover."""
         if index < 0:
-            raise BadValue(f"the index of a cover member is {index}: expected at least 0")
+            raise BadValue(f"the index of a member must be at least 0, got {index}")
         return self.cover / f"{index:04d}.safetensors"
 
     def write_member(self, index: int, arrays: Mapping[str, np.ndarray]) -> str:
-        """Writes a member of the cover and returns its sha256, for the state of the next checkpoint.
+        """Write a member of the cover; its sha256, for the state of the next checkpoint.
 
         Members never change: writing the same again, as a resumed run does, is allowed, and nothing else.
         """
@@ -138,7 +138,7 @@ class RunFolder:
         return read_arrays(self.member(index), sha256)
 
     def drop_members(self, count: int) -> None:
-        """Removes members `count` and later: after a kill, those that came after the checkpoint."""
+        """Remove members `count` and later: after a kill, those that came after the checkpoint."""
         if not self.cover.is_dir():
             return
         with writing(self.cover):
@@ -149,7 +149,7 @@ class RunFolder:
 
 
 def _refuse_taken(path: Path, config: dict[str, Any]) -> None:
-    """Raises unless `path` is free, or holds no more than a killed creation of a run left there."""
+    """Raise unless `path` is free, or holds no more than a killed creation of a run left there."""
     if path.exists() and not path.is_dir():
         raise FolderTaken(f"{path} is a file: choose another --out")
     if (path / CONFIG).exists():
@@ -158,7 +158,7 @@ def _refuse_taken(path: Path, config: dict[str, Any]) -> None:
     foreign = sorted(name for name in names if name != LOCK and not name.startswith(TEMPORARY))
     if foreign:
         raise FolderTaken(
-            f"{path} is not empty and not a run (it holds {', '.join(foreign[:3])}): choose another --out"
+            f"{path} is neither empty nor a run (it holds {', '.join(foreign[:3])}): choose another --out"
         )
 
 
@@ -172,7 +172,7 @@ def _why_taken(path: Path, config: dict[str, Any]) -> str:
         more = f" and {len(different) - 8} more" if len(different) > 8 else ""
         return (
             f"{path} holds a run with another config ({'; '.join(different[:8])}{more}): "
-            f"use `pcpg resume {path}` to go on with that run, or choose another --out"
+            f"use `pcpg resume {path}` to resume that run, or choose another --out"
         )
     if run.is_finished:
         return f"{path} holds the finished run of this config: choose another --out to run it again"

@@ -1,7 +1,7 @@
 """Loggers for TensorBoard and Weights & Biases: reports under the names that CleanRL gave them, by environment steps.
 
-The reports in metrics.jsonl are the truth. Whoever opens a logger for a run that has reports already, because it was
-resumed or because nobody logged it so far, finds them all there, each once.
+The reports in metrics.jsonl are the truth. A logger opened for a run that has reports already, because it was resumed
+or was not logged so far, receives them all, each once.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ NOT_METRICS = ("step", "seed", "round", "phase", "env_steps", "cells")
 
 
 def named(record: Mapping[str, Any]) -> dict[str, float]:
-    """The numbers of a report under their names for people's dashboards."""
+    """The numbers of a report under the names that dashboards use."""
     numbers = {name: value for name, value in record.items() if isinstance(value, int | float)}
     return {
         NAMES.get(name, name.replace("train/", "losses/")): float(value)
@@ -44,7 +44,7 @@ def named(record: Mapping[str, Any]) -> dict[str, float]:
 
 
 class _Speed:
-    """Environment steps a second of each seed, from one of its reports to the next."""
+    """Environment steps per second of each seed, from one of its reports to the next."""
 
     def __init__(self) -> None:
         self.last: dict[int, tuple[int, float]] = {}
@@ -69,12 +69,12 @@ class TensorBoard:
         self._flush()
 
     def write(self, record: Mapping[str, Any]) -> None:
-        """Takes one report."""
+        """Log one report."""
         self._write(record, named(record) | self.speed.of(record))
         self._flush()
 
     def close(self) -> None:
-        """Ends the event files."""
+        """Close the event files."""
         for writer in self.writers.values():
             writer.close()
 
@@ -123,11 +123,11 @@ class WeightsAndBiases:
             self._send(record, named(record))
 
     def write(self, record: Mapping[str, Any]) -> None:
-        """Takes one report."""
+        """Log one report."""
         self._send(record, named(record) | self.speed.of(record))
 
     def close(self) -> None:
-        """Ends the W&B runs."""
+        """Finish the W&B runs."""
         for run in self.runs.values():
             run.finish()
 
@@ -148,7 +148,7 @@ PACKAGES = {
 
 
 def check_loggers(wanted: Iterable[str | Logger]) -> None:
-    """Refuse a name that is not there, and one whose package is not installed, before any work."""
+    """Refuse an unknown name, and one whose package is not installed, before any work."""
     for name in wanted:
         if not isinstance(name, str):
             continue

@@ -1,4 +1,4 @@
-"""Reports of a run, one JSON object per line, in order of step."""
+"""Reports of a run, one JSON object per line, in the order of their steps (a step here counts rounds)."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -11,10 +11,10 @@ from pcpg.runs.errors import BadValue, DamagedFile
 
 
 class Logger(Protocol):
-    """Whoever takes reports."""
+    """What takes reports."""
 
     def write(self, record: Mapping[str, Any]) -> None:
-        """Takes one report."""
+        """Log one report."""
         ...
 
 
@@ -22,7 +22,7 @@ class JsonLines:
     """A logger that appends to a file; each report has a `step` (as checkpoints have) that never falls."""
 
     def __init__(self, path: Path | str) -> None:
-        """Opens or makes the file; the half of a line that a killed writer left is dropped."""
+        """Open or make the file; the half of a line that a killed writer left is dropped."""
         self.path = Path(path)
         append(self.path, b"")
         sync_folder(self.path.parent)
@@ -35,22 +35,22 @@ class JsonLines:
             truncate(self.path, whole)
 
     def write(self, record: Mapping[str, Any]) -> None:
-        """Appends one line; numbers are stored exactly, NaN and infinity are refused by name."""
+        """Append one line; numbers are stored exactly, NaN and infinity are refused by name."""
         line = plain(record, "record")
         step = line.get("step")
         if not _is_step(step):
-            raise BadValue(f"a report for {self.path.name} has step {step!r}: expected an integer of at least 0")
+            raise BadValue(f"{self.path}: the step of a report must be an integer of at least 0, got {step!r}")
         if step < self._last_step:
             raise BadValue(f"{self.path}: a report of step {step} cannot follow one of step {self._last_step}")
         append(self.path, json.dumps(line, allow_nan=False).encode("ascii") + b"\n")
         self._last_step = step
 
     def sync(self) -> None:
-        """Waits until all lines would survive a power cut; call it before the checkpoint of the same step."""
+        """Wait until all lines would survive a power cut; call it before the checkpoint of the same step."""
         sync_file(self.path)
 
     def truncate_to(self, step: int) -> None:
-        """Drops the reports of steps after `step` (-1: all); a resumed run writes them again."""
+        """Drop the reports of steps after `step` (-1: all); a resumed run writes them again."""
         length, last = 0, 0
         for end, record in _whole_lines(self.path, read_file(self.path)):
             if record["step"] > step:

@@ -1,4 +1,4 @@
-"""What a run folder has to tell: read as far as it can be read, with a note for everything that cannot."""
+"""What a run folder holds, read as far as it can be, with a note for everything that cannot."""
 
 import dataclasses
 import functools
@@ -28,7 +28,7 @@ class CoverData(NamedTuple):
     sigmas: np.ndarray  # [members, d, d] float64
     weights: np.ndarray  # [members]
     returns: np.ndarray  # [members] mean over the episodes of the covariance
-    cells: np.ndarray  # [members, cells] visits; no cells where the environment has none
+    cells: np.ndarray  # [members, cells] visits by grid cell; empty where the environment has no grid cells
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,7 +49,7 @@ class RunData:
     def algo(self) -> str:
         """The algorithm, as people call it."""
         algo = str(self.config["algo"])
-        return ALGORITHMS.get(algo, algo) + (", cover given" if self.source else "")
+        return ALGORITHMS.get(algo, algo) + (" (given cover)" if self.source else "")
 
     @property
     def source(self) -> str:
@@ -76,7 +76,7 @@ class RunData:
 
     @property
     def explore(self) -> dict[str, Any]:
-        """The settings of the outer loop; empty where there is none."""
+        """The settings of exploration; empty where the algorithm has none."""
         return self.config["agent"].get("explore") or {}
 
     @property
@@ -86,7 +86,7 @@ class RunData:
 
     @functools.cached_property
     def env(self) -> Environment | None:
-        """The environment, for its cells and its measure of success; None for one that is not ours to make."""
+        """The environment, for its grid cells and its solved return; None where it cannot be made here."""
         return _env(self.config)
 
     @property
@@ -118,24 +118,24 @@ class RunData:
 
     @property
     def env_steps(self) -> int:
-        """Of all seeds together."""
+        """Environment steps of all seeds together."""
         return sum(self.last(seed, "env_steps") or 0 for seed in self.seeds)
 
     @property
     def seconds(self) -> float:
-        """Of all rounds, compilation aside."""
+        """Seconds of all rounds, without compilation."""
         return sum(record["seconds"] for record in self.timings)
 
     @property
     def compile_seconds(self) -> float:
-        """Of all processes that worked on the run; each counts from zero."""
+        """Seconds of compilation of all processes that worked on the run; each counts from zero."""
         spent = [record["compile_seconds"] for record in self.timings]
-        # It only falls where another process went on.
+        # It only falls where another process took over.
         return sum(now for now, after in itertools.pairwise([*spent, -1.0]) if after < now)
 
 
 def read_run(path: Path | str) -> RunData:
-    """A run, finished or not; a folder that is none, or whose config cannot be read, is an error."""
+    """A run, finished or not; a folder that is not a run, or whose config cannot be read, is an error."""
     folder = RunFolder.open(Path(path))
     notes: list[str] = []
     records: dict[int, list[Record]] = {}
@@ -155,28 +155,30 @@ def read_run(path: Path | str) -> RunData:
     )
     silent = [str(seed) for seed in run.seeds if seed not in records]
     if silent:
-        notes.append(f"No report of seed{'s' * (len(silent) > 1)} {', '.join(silent)} yet.")
+        notes.append(f"No reports from seed{'s' * (len(silent) > 1)} {', '.join(silent)} yet.")
     return dataclasses.replace(run, notes=tuple(notes))
 
 
 def _summary(folder: RunFolder, notes: list[str]) -> dict[str, Any] | None:
     if not folder.is_finished:
-        notes.append(f"The run is not finished; these are its results so far. `pcpg resume {folder.path}` goes on.")
+        notes.append(
+            f"The run is not finished; these are the results so far. `pcpg resume {folder.path}` continues it."
+        )
         return None
     try:
         return folder.read_summary()
     except RunError as error:
-        notes.append(f"The summary cannot be read: {error}. The last reports stand in for it.")
+        notes.append(f"The summary cannot be read: {error}. The last reports are used instead.")
         return None
 
 
 def _lines(path: Path, notes: list[str]) -> list[Record]:
     if not path.exists():
-        notes.append(f"{path.name} is not there.")
+        notes.append(f"{path.name} is missing.")
         return []
     records, damage = read_whole_metrics(path)
     if damage is not None:
-        notes.append(f"{path.name}: {damage.cause}; what comes after it is left out.")
+        notes.append(f"{path.name}: {damage.cause}; everything after it is left out.")
     return records
 
 
@@ -187,14 +189,14 @@ def _checkpoint(folder: RunFolder, notes: list[str]) -> checkpoints.Checkpoint |
         notes.append(f"No checkpoint can be read: {error}.")
         return None
     if checkpoint is None:
-        notes.append("There is no checkpoint, so neither a cover nor the device is known.")
+        notes.append("There is no checkpoint, so the cover and the device are unknown.")
         return None
-    notes += [f"A checkpoint was passed over: {skipped.reason}." for skipped in checkpoint.skipped]
+    notes += [f"A damaged checkpoint was skipped: {skipped.reason}." for skipped in checkpoint.skipped]
     return checkpoint
 
 
 def _covers(folder: RunFolder, checkpoint: checkpoints.Checkpoint | None, notes: list[str]) -> dict[int, CoverData]:
-    """The covers of all seeds; one that misses a member is left out, since its weights are of all members."""
+    """The covers of all seeds; one with a missing member is left out, since its weights are those of all members."""
     if checkpoint is None:
         return {}
     first, count = folder.config["seed"], folder.config["seeds"]
@@ -204,12 +206,12 @@ def _covers(folder: RunFolder, checkpoint: checkpoints.Checkpoint | None, notes:
         try:
             members.append(folder.read_member(index, checkpoint.state["members"][index]))
         except DamagedFile as error:
-            notes.append(f"A policy of the cover cannot be read: {error}. Covers with this policy are left out.")
+            notes.append(f"A member of the cover cannot be read: {error}. Covers with this member are left out.")
             break
     env = _env(folder.config)
     explored = {seed: seed if env is None else env.dynamics_seed(seed) for seed in sizes}
     return {
-        seed: _cover(explored[seed], members[:size], checkpoint.arrays[f"{seed}/.cover.weights"][:size])
+        seed: cover_data(members[:size], explored[seed], checkpoint.arrays[f"{seed}/.cover.weights"][:size])
         for seed, size in sizes.items()
         if 0 < size <= len(members)
     }
@@ -218,13 +220,14 @@ def _covers(folder: RunFolder, checkpoint: checkpoints.Checkpoint | None, notes:
 def _env(config: dict[str, Any]) -> Environment | None:
     try:
         env = make(config["env"], **config["env_options"])
-        _ = env.observation_space  # other people's are really made when they are asked
+        _ = env.observation_space  # other people's environments are only really made when asked
     except (ValueError, ImportError):
         return None
     return env
 
 
-def _cover(explored: int, members: list[dict[str, np.ndarray]], weights: np.ndarray) -> CoverData:
+def cover_data(members: list[dict[str, np.ndarray]], explored: int, weights: np.ndarray) -> CoverData:
+    """The cover of the seed that explored, from the arrays of the member files."""
     sigmas = np.stack([arrays[f"{explored}/.sigma"] for arrays in members]).astype(np.float64)
     returns = np.array([arrays[f"{explored}/.returns"].mean(dtype=np.float64) for arrays in members])
     cells = np.stack([arrays[f"{explored}/.cells"] for arrays in members])
