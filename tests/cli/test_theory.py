@@ -105,7 +105,7 @@ def test_compare_counts_samples_and_says_who_found_the_reward(capsys, tmp_path):
     assert found == json.loads((tmp_path / "compare.json").read_text())
     assert [row["solved"] for row in found["algos"].values()] == [2, 2, 0]
     assert all(row["steps"] <= 60_000 for row in found["algos"].values())
-    assert max(found["algos"]["r-max"]["samples_to_epsilon"]) < max(found["algos"]["pc-pg"]["samples_to_epsilon"])
+    assert max(found["algos"]["r-max"]["samples_to_epsilon"]) < max(found["algos"]["pcpg"]["samples_to_epsilon"])
     assert found["algos"]["reinforce"]["samples_to_epsilon"] == [None, None]
     command.render(found)
     captured = capsys.readouterr()

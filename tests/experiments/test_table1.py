@@ -14,14 +14,15 @@ from rich.console import Console
 from scipy.optimize import minimize
 from scipy.stats import norm
 
-from pcpg.experiments.table1 import exploration, misspecification, plan, summary, tuning
-from pcpg.experiments.table1.cells import Cell, Store, measure, run_cells
+from pcpg.experiments.table1 import plan, summary
+from pcpg.experiments.table1.cells import Store, measure, run_cells
 from pcpg.experiments.table1.command import ReproduceTable1
 from pcpg.experiments.table1.fits import GRID_NOISE, fit_growth, fit_line
-from pcpg.experiments.table1.learners import OPTIONS, POWER, allowed, maker, scale_of
+from pcpg.experiments.table1.measures import choose, measure_losses
+from pcpg.experiments.table1.plan import Table1Cell
 from pcpg.experiments.table1.problems import LARGEST_ERROR, MISSPECIFIED, WAIT, errors, misspecified, unavoidable
-from pcpg.experiments.table1.settings import SETTINGS, check_algos
-from pcpg.experiments.table1.table import NAMES, THEOREMS, main_table, tables
+from pcpg.experiments.table1.settings import OPTIONS, POWER, SETTINGS, allowed, check_algos, maker, scale_of
+from pcpg.experiments.table1.table import THEOREMS, main_table, name_of, tables
 from pcpg.theory.learners import problem, runner
 from pcpg.theory.learners.registry import COMPARATORS
 
@@ -158,7 +159,7 @@ def test_the_grid_of_samples_is_the_same_for_all_budgets_and_ends_with_the_budge
     assert short[-1] == 1_000 and long[-1] == 100_000 and short[0] == long[0]
     assert set(short[:-1]) <= set(long)
     assert np.diff(np.log(long[20:])).max() < 0.2
-    with pytest.raises(ValueError, match="the grid ends at"):
+    with pytest.raises(ValueError, match="the grid must end at the budget, 100, got 200"):
         runner.run(problem.riverswim(1), COMPARATORS["psrl"].make, [0], 100, grid=runner.log_grid(200))
 
 
@@ -203,7 +204,7 @@ def test_in_wait_a_model_that_forgets_the_time_overrates_its_own_play():
     aside = np.zeros((1, made.layout.num_states, 3))
     aside[..., 0] = 1.0
     aside[0, 0] = [0.0, 1.0, 0.0]
-    env = runner.Environment(made, runner.Streams([0], 0))
+    env = runner.EpisodeSource(made, runner.Streams([0], 0))
     shared, timed = (_believed(made, env.roll_out(aside, 4000), share) for share in (True, False))
     assert timed == pytest.approx(0.8, abs=0.03)  # what it is worth
     step = 0.8 / (WAIT + 0.2)  # the share of steps from x or late, in its own play, that lead to y
@@ -228,22 +229,22 @@ def _believed(made, episodes, share):
 def test_r_max_is_deluded_by_the_error_off_the_path_and_a_learner_of_its_own_play_is_not():
     lost = {}
     for algo, factor in (("r-max", 1e-5), ("ucb-q", 1e-3)):
-        found = misspecification.measure(algo, "mix", [0.0, 0.4], factor, 8_000, list(range(4)))
+        found = measure_losses(algo, "mix", [0.0, 0.4], factor, 8_000, list(range(4)))
         lost[algo] = [float(np.mean(row["loss"])) for row in found["rows"]]
     assert lost["r-max"][0] < 0.01 and lost["r-max"][1] == pytest.approx(0.4 / 3.0, abs=0.02)
     assert max(lost["ucb-q"]) < 0.02
 
 
 def test_other_factors_are_tried_only_where_the_tuned_one_loses_and_the_best_counts():
-    rows = misspecification.measure("ucb-q", "mix", [0.0], 10.0, 3_000, [0, 1])["rows"]
+    rows = measure_losses("ucb-q", "mix", [0.0], 10.0, 3_000, [0, 1])["rows"]
     assert set(rows[0]["mean_loss_by_factor"]) == {"10", "1", "100"}
     assert np.mean(rows[0]["loss"]) == min(rows[0]["mean_loss_by_factor"].values())
-    rows = misspecification.measure("ucb-q", "mix", [0.0], 1e-3, 3_000, [0, 1])["rows"]
+    rows = measure_losses("ucb-q", "mix", [0.0], 1e-3, 3_000, [0, 1])["rows"]
     assert set(rows[0]["mean_loss_by_factor"]) == {"0.001"}
 
 
 def test_an_error_that_is_too_large_is_refused():
-    with pytest.raises(ValueError, match=r"kappa is 0\.7"):
+    with pytest.raises(ValueError, match=r"kappa must be an error in .*, got 0\.7"):
         misspecified("mix", 0.7)
     assert max(max(s.errors) for s in SETTINGS.values()) <= LARGEST_ERROR
     assert all(s.errors[0] == 0.0 for s in SETTINGS.values())
@@ -257,14 +258,14 @@ def test_the_tuning_takes_the_best_factor_and_among_equals_the_one_nearest_to_th
         samples = {"lock": [1.0 if got_there else None]}
         return {"factor": factor, "log_samples": log_samples, "share": share, "samples": samples}
 
-    assert tuning.choose([trial(1.0, 9.0), trial(0.1, 5.0), trial(0.01, 6.0)]) == 0.1
-    assert tuning.choose([trial(0.001, 5.0), trial(0.1, 5.2), trial(0.01, 5.0)]) == 0.1
+    assert choose([trial(1.0, 9.0), trial(0.1, 5.0), trial(0.01, 6.0)]) == 0.1
+    assert choose([trial(0.001, 5.0), trial(0.1, 5.2), trial(0.01, 5.0)]) == 0.1
     none = [trial(f, 9.0, share, got_there=False) for f, share in ((1.0, 0.0), (0.1, 0.2), (0.01, 0.1))]
-    assert tuning.choose(none) == 0.1
+    assert choose(none) == 0.1
 
 
 def test_all_are_tuned_on_the_same_grid_and_seeds_that_are_not_measured():
-    arguments = tuning.arguments(SETTINGS["laptop"])
+    arguments = {k: v for k, v in plan.tuning_cell(SETTINGS["laptop"], "psrl").arguments.items() if k != "algo"}
     assert not set(arguments["seeds"]) & set(range(SETTINGS["laptop"].seeds))
     cells = plan.first_cells(SETTINGS["laptop"], tuple(COMPARATORS), ["A"])
     tunings = [cell for cell in cells if cell.kind == "tuning"]
@@ -286,8 +287,7 @@ def test_every_comparator_can_be_made_with_a_factor():
 
 
 def _size_record(samples, size):
-    arguments = {"algo": "psrl"} | exploration.arguments(SMOKE, "lock", size, 1.0)
-    return {"kind": "A", "arguments": arguments, "samples": samples}
+    return {"kind": "A", "arguments": plan.size_cell(SMOKE, "psrl", "lock", size, 1.0).arguments, "samples": samples}
 
 
 def test_sizes_end_after_one_at_which_no_seed_got_there():
@@ -305,7 +305,7 @@ def test_cells_that_are_done_are_not_measured_again_and_other_settings_are_refus
     again = run_cells(first, lambda record: [], store, 1, seen.append)
     assert once == again and len(seen) == 1
     assert again[0]["command"] == "command" and again[0]["arguments"] == first[0].arguments
-    other = Cell(first[0].kind, first[0].name, first[0].arguments | {"seeds": [0, 1, 2]})
+    other = Table1Cell(first[0].kind, first[0].name, first[0].arguments | {"seeds": [0, 1, 2]})
     with pytest.raises(ValueError, match=r"other settings \(seeds\): choose another --out"):
         store.read(other)
 
@@ -346,8 +346,9 @@ def _is_running(pid):
 # the table
 
 
-def test_every_comparator_has_a_name_and_every_row_a_theorem():
-    assert set(NAMES) == set(COMPARATORS)
+def test_every_comparator_has_a_label_of_its_own_and_every_row_a_theorem():
+    assert len({entry.label for entry in COMPARATORS.values()}) == len(COMPARATORS)
+    assert name_of("pcpg", {"assumes_restarts": False}) == "PC-PG"
     assert {entry.row for entry in COMPARATORS.values()} <= set(THEOREMS)
     assert check_algos(()) == tuple(COMPARATORS)
 
@@ -355,7 +356,7 @@ def test_every_comparator_has_a_name_and_every_row_a_theorem():
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
     out = tmp_path_factory.mktemp("table1")
-    command = ReproduceTable1(scale="smoke", algos=("ucbvi", "reinforce", "pc-pg", "cpi"), out=str(out), jobs=1)
+    command = ReproduceTable1(scale="smoke", algos=("ucbvi", "reinforce", "pcpg", "cpi"), out=str(out), jobs=1)
     assert command(Console(quiet=True)) == 0
     return out, command
 
@@ -363,7 +364,7 @@ def results(tmp_path_factory):
 def test_the_command_writes_the_table_the_summary_the_tuning_and_the_figures(results):
     out, command = results
     made = json.loads((out / "summary.json").read_text())
-    assert list(made["algos"]) == ["ucbvi", "reinforce", "pc-pg", "cpi"] and len(made["trees"]) == 3
+    assert list(made["algos"]) == ["ucbvi", "reinforce", "pcpg", "cpi"] and len(made["trees"]) == 3
     assert made["commands"] == [command.command] and made["core_minutes"] >= 0.0
     text = (out / "table.md").read_text()
     assert text == tables(made) and main_table(made) in text
@@ -387,6 +388,18 @@ def test_the_same_command_again_measures_nothing_and_says_the_same(results):
     assert command(Console(quiet=True)) == 0
     assert {path: path.stat().st_mtime_ns for path in (out / "cells").iterdir()} == before
     assert (out / "table.md").read_text() == text
+
+
+def test_the_old_name_of_pc_pg_is_accepted_and_its_old_cells_are_read(tmp_path):
+    old = ReproduceTable1(algos=("pc-pg", "psrl"))
+    assert check_algos(old.algos) == ("psrl", "pcpg") and "--algos pcpg psrl" in old.command
+    cell, store = plan.size_cell(SMOKE, "pcpg", "lock", 1, 0.1), Store(tmp_path, "command")
+    store.write(cell, {"samples": [1.0, None]}, 0.5)
+    path = tmp_path / "cells" / "A-pcpg-lock-1.json"
+    path.with_name("A-pc-pg-lock-1.json").write_text(path.read_text().replace("pcpg", "pc-pg"))
+    path.unlink()
+    assert store.read(cell)["samples"] == [1.0, None]
+    assert [record["arguments"] for record in store.all()] == [cell.arguments]
 
 
 def _family(law, reached=True, precision=1.0):
@@ -439,6 +452,6 @@ def test_wrong_flags_are_refused_before_any_work():
         ReproduceTable1(algos=("ucb",))
     with pytest.raises(ValueError, match="jobs must be"):
         ReproduceTable1(jobs=-1)
-    with pytest.raises(ValueError, match="expected some of A, B, C"):
+    with pytest.raises(ValueError, match="only must be some of A, B, C, got none"):
         ReproduceTable1(only=())
     assert dataclasses.replace(ReproduceTable1(), seeds=3).settings.seeds == 3

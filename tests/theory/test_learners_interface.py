@@ -12,10 +12,10 @@ from pcpg.envs.lock import CombinationLock
 from pcpg.envs.tabular import optimal_value, policy_value
 from pcpg.theory.learners import problem, runner
 from pcpg.theory.learners.layout import Mixture, Streams
+from pcpg.theory.learners.model_based import UCBVI
 from pcpg.theory.learners.pcpg import PCPG
-from pcpg.theory.learners.psrl import PSRL
 from pcpg.theory.learners.registry import COMPARATORS
-from pcpg.theory.learners.ucbvi import UCBVI
+from pcpg.theory.learners.thompson import PSRL
 from pcpg.theory.mdp import TabularMDP
 from pcpg.theory.settings import Settings
 
@@ -68,7 +68,7 @@ def test_states_of_riverswim_share_their_model_and_states_of_the_lock_do_not():
 def test_sampled_returns_agree_with_exact_ones():
     made = problem.random_problem(2, decisions=5)
     pi = random_policies(made)
-    env = runner.Environment(made, Streams([0, 1], 0))
+    env = runner.EpisodeSource(made, Streams([0, 1], 0))
     episodes = env.roll_out(pi, 20_000)
     totals = episodes.r.sum(-1)
     error = np.abs(totals.mean(1) - made.returns(pi)) / (totals.std(1) / np.sqrt(20_000))
@@ -80,11 +80,11 @@ def test_each_step_of_each_episode_follows_its_own_policy_of_a_mixture():
     made = problem.random_problem(2, decisions=5)
     always = np.broadcast_to(np.eye(3)[:, None], (2, 3, made.layout.num_states, 3))  # policy k plays action k
     which = np.random.default_rng(0).integers(0, 3, size=(2, 40, 5))
-    env = runner.Environment(made, Streams([0, 1], 0))
+    env = runner.EpisodeSource(made, Streams([0, 1], 0))
     episodes = env.roll_out(Mixture(always, which), 40)
     assert (episodes.a == which).all() and env.steps == 200
     pi = random_policies(made)
-    alone, mixed = (runner.Environment(made, Streams([0, 1], 0)) for _ in range(2))
+    alone, mixed = (runner.EpisodeSource(made, Streams([0, 1], 0)) for _ in range(2))
     stack = np.concatenate([always, pi[:, None]], axis=1)
     for one, other in zip(
         alone.roll_out(pi, 40), mixed.roll_out(Mixture(stack, np.full_like(which, 3)), 40), strict=True
@@ -94,7 +94,7 @@ def test_each_step_of_each_episode_follows_its_own_policy_of_a_mixture():
 
 def test_episodes_of_the_lock_pay_its_raw_rewards_and_stay_in_their_layers():
     made = problem.lock(3, [0, 1, 2])
-    env = runner.Environment(made, Streams([0, 1, 2], 0))
+    env = runner.EpisodeSource(made, Streams([0, 1, 2], 0))
     pi = random_policies(made)
     episodes = env.roll_out(pi, 5000)
     raw = (made.low + (made.high - made.low) * episodes.r).sum(-1)
@@ -115,7 +115,7 @@ def test_aggregated_states_look_the_same_and_a_policy_over_them_is_scored_in_the
     everywhere[..., 1] = 1.0
     assert made.returns(right)[0] == pytest.approx(plain.returns(everywhere)[0])
     assert made.optimal()[0] == pytest.approx(plain.optimal()[0])
-    seen = runner.Environment(made, Streams([0], 0)).roll_out(right, 100).s
+    seen = runner.EpisodeSource(made, Streams([0], 0)).roll_out(right, 100).s
     assert seen.max() < made.layout.first[-1] and set(np.unique(seen[..., 0])) == {0}
 
 
@@ -182,15 +182,15 @@ def test_wrong_problems_and_runs_are_refused():
         problem.layered("river", P, r, 0, 5, 0.0, 1.0)
     with pytest.raises(ValueError, match="rewards must lie"):
         problem.timed("river", mdp, 5, 1, high=0.5)
-    with pytest.raises(ValueError, match="labels have shape"):
+    with pytest.raises(ValueError, match="labels must have shape"):
         problem.timed("river", mdp, 5, 1, labels=[0, 1])
     with pytest.raises(ValueError, match="does not lead into the next"):
         problem.build("river", [np.array([0]), np.array([0])], P, r, 0.0, 1.0)
-    with pytest.raises(ValueError, match="expected one for each"):
+    with pytest.raises(ValueError, match="one seed for each of 2"):
         runner.run(problem.riverswim(2), PSRL, [0], 100)
-    with pytest.raises(ValueError, match="budget is 5"):
+    with pytest.raises(ValueError, match="budget must be 20, the steps of an episode, or more, got 5"):
         runner.run(problem.riverswim(1), PSRL, [0], 5)
-    with pytest.raises(ValueError, match="scale is 0"):
+    with pytest.raises(ValueError, match="scale must be a positive number, got 0"):
         UCBVI(problem.riverswim(1).layout, Streams([0], 0), scale=0.0)
 
 
@@ -199,7 +199,7 @@ def test_every_comparator_makes_policies(name):
     entry, made = COMPARATORS[name], problem.lock(2, [0, 1])
     options = {"scale": 1e-6} if name == "psdp" else {}  # its paper's constants ask for millions of episodes at once
     learner = entry.make(made.layout, Streams([0, 1], 1), **options)
-    env = runner.Environment(made, Streams([0, 1], 0))
+    env = runner.EpisodeSource(made, Streams([0, 1], 0))
     for _ in range(3):
         learner.learn(env.roll_out(learner.behaviour(), learner.batch))
         played = learner.behaviour()
@@ -213,7 +213,7 @@ def test_every_comparator_refuses_numbers_that_make_no_sense(name):
     make, layout = COMPARATORS[name].make, problem.lock(2, [0]).layout
     known = set(inspect.signature(make).parameters)
     for option in known & {"scale", "delta", "epsilon", "batch", "step", "psi", "m", "omega"}:
-        with pytest.raises(ValueError, match=f"{option} is 0; expected"):
+        with pytest.raises(ValueError, match=f"{option} must be .*, got 0"):
             make(layout, Streams([0], 1), **{option: 0})
     for option, bad in (
         ("delta", 1.0),
@@ -223,10 +223,10 @@ def test_every_comparator_refuses_numbers_that_make_no_sense(name):
         ("error", -1.0),
     ):
         if option in known:
-            with pytest.raises(ValueError, match=r"(is|shape) .*expected"):
+            with pytest.raises(ValueError, match=r"must (be|have) .*, got"):
                 make(layout, Streams([0], 1), **{option: bad})
-    if name in ("delayed-q", "npg", "cpi", "pc-pg"):  # they divide by 1 - gamma
-        with pytest.raises(ValueError, match=r"gamma is 1.*expected"):
+    if name in ("delayed-q", "npg", "cpi", "pcpg"):  # they divide by 1 - gamma
+        with pytest.raises(ValueError, match=r"gamma must be a discount in \[0, 1\), got 1"):
             make(layout, Streams([0], 1), gamma=1.0)
 
 
@@ -248,5 +248,5 @@ def test_the_table_claims_exponential_samples_for_four_comparators():
 
 def test_with_the_theorems_numbers_pc_pg_does_not_begin_within_any_budget():
     made = problem.lock(2, [0])
-    history = runner.run(made, COMPARATORS["pc-pg"].theory, [0], 10**12, points=2)
+    history = runner.run(made, COMPARATORS["pcpg"].theory, [0], 10**12, points=2)
     assert history.steps == 0 and history.returns[0] == pytest.approx(made.uniform()[[0, 0, 0]])

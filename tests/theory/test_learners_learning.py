@@ -10,26 +10,13 @@ import numpy as np
 import pytest
 
 from pcpg.theory.learners import problem, runner
-from pcpg.theory.learners.aggregated_q import AggregatedQ
-from pcpg.theory.learners.cpi import CPI
-from pcpg.theory.learners.delayed_q import DelayedQ
-from pcpg.theory.learners.e3 import E3
-from pcpg.theory.learners.lsvi_ucb import LSVIUCB
-from pcpg.theory.learners.md_mpi import MDMPI
-from pcpg.theory.learners.npg import NPG
-from pcpg.theory.learners.oppo import OPPO
-from pcpg.theory.learners.optimistic_psrl import OptimisticPSRL
+from pcpg.theory.learners.linear import LSVIUCB
+from pcpg.theory.learners.model_based import E3, UCBVI, UCRL2, RMax
+from pcpg.theory.learners.optimistic_policy import OPPO, POMD
 from pcpg.theory.learners.pcpg import PCPG
-from pcpg.theory.learners.pomd import POMD
-from pcpg.theory.learners.psdp import PSDP
-from pcpg.theory.learners.psrl import PSRL
-from pcpg.theory.learners.q_learning import EpsilonGreedyQ
-from pcpg.theory.learners.r_max import RMax
-from pcpg.theory.learners.reinforce import Reinforce
-from pcpg.theory.learners.rlsvi import RLSVI
-from pcpg.theory.learners.ucb_q import UCBQ
-from pcpg.theory.learners.ucbvi import UCBVI
-from pcpg.theory.learners.ucrl2 import UCRL2
+from pcpg.theory.learners.policy_optimisation import CPI, MDMPI, NPG, PSDP, Reinforce
+from pcpg.theory.learners.q_learning import UCBQ, AggregatedQ, DelayedQ, EpsilonGreedyQ
+from pcpg.theory.learners.thompson import PSRL, RLSVI, OptimisticPSRL
 from pcpg.theory.settings import Settings, beta_from_mass
 
 SEEDS = [100, 101]

@@ -3,7 +3,7 @@
 Uniform play opens it in one episode of 10^8; the budget has 667,000. For ten seeds and all of the budget:
 
     pcpg theory compare --mdp lock --horizon 8 --budget 6000000 --seeds 10
-        --algos pc-pg epsilon-greedy-q reinforce npg md-mpi --scales 1 0.3 10 1 0.3
+        --algos pcpg epsilon-greedy-q reinforce npg md-mpi --scales 1 0.3 10 1 0.3
 """
 
 from functools import partial
@@ -12,11 +12,9 @@ import numpy as np
 import pytest
 
 from pcpg.theory.learners import problem, runner
-from pcpg.theory.learners.md_mpi import MDMPI
-from pcpg.theory.learners.npg import NPG
 from pcpg.theory.learners.pcpg import PCPG
+from pcpg.theory.learners.policy_optimisation import MDMPI, NPG, Reinforce
 from pcpg.theory.learners.q_learning import EpsilonGreedyQ
-from pcpg.theory.learners.reinforce import Reinforce
 
 SEEDS = [100, 101]
 BUDGET = 6_000_000

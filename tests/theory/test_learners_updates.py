@@ -8,28 +8,23 @@ import numpy as np
 import pytest
 from numpy import log, sqrt
 
-from pcpg.theory.learners import problem, r_max, tables, ucb_q, ucbvi, ucrl2
-from pcpg.theory.learners.aggregated_q import AggregatedQ
-from pcpg.theory.learners.cpi import CPI
-from pcpg.theory.learners.delayed_q import DelayedQ, attempt_after
-from pcpg.theory.learners.e3 import E3
+from pcpg.theory.learners import model_based, problem, q_learning, tables
 from pcpg.theory.learners.layout import Episodes, Mixture, Streams
-from pcpg.theory.learners.lsvi_ucb import LSVIUCB, regress
-from pcpg.theory.learners.md_mpi import MDMPI, partial_returns
-from pcpg.theory.learners.npg import NPG
-from pcpg.theory.learners.oppo import OPPO
-from pcpg.theory.learners.optimistic_psrl import OptimisticPSRL, shrunk
+from pcpg.theory.learners.linear import LSVIUCB, regress
+from pcpg.theory.learners.model_based import E3, UCBVI, UCRL2, RMax
+from pcpg.theory.learners.optimistic_policy import OPPO, POMD
 from pcpg.theory.learners.pcpg import PCPG
-from pcpg.theory.learners.pomd import POMD
-from pcpg.theory.learners.psdp import PSDP, episodes_of_a_step
-from pcpg.theory.learners.psrl import PSRL, dirichlet
-from pcpg.theory.learners.q_learning import EpsilonGreedyQ
-from pcpg.theory.learners.r_max import RMax
-from pcpg.theory.learners.reinforce import Reinforce
-from pcpg.theory.learners.rlsvi import RLSVI
-from pcpg.theory.learners.ucb_q import UCBQ
-from pcpg.theory.learners.ucbvi import UCBVI
-from pcpg.theory.learners.ucrl2 import UCRL2
+from pcpg.theory.learners.policy_optimisation import (
+    CPI,
+    MDMPI,
+    NPG,
+    PSDP,
+    Reinforce,
+    episodes_of_a_step,
+    partial_returns,
+)
+from pcpg.theory.learners.q_learning import UCBQ, AggregatedQ, DelayedQ, EpsilonGreedyQ, attempt_after
+from pcpg.theory.learners.thompson import PSRL, RLSVI, OptimisticPSRL, dirichlet, shrunk
 from pcpg.theory.settings import Settings, beta_from_mass
 
 
@@ -86,7 +81,7 @@ def test_ucbvi_with_the_bernstein_bonus():
 
 def test_the_bernstein_bonus_sums_its_three_parts():
     N, P, V = np.full((1, 1, 1), 4.0), np.full((1, 1, 1, 2), 0.5), np.array([[0.0, 1.0]])
-    found = ucbvi.bernstein_bonus(N, P, V, np.array([[1.0, 1e9]]), 2, 3.0, 18.0)
+    found = model_based.bernstein_bonus(N, P, V, np.array([[1.0, 1e9]]), 2, 3.0, 18.0)
     second = 1e4 * 8 * 18 * 9 / 1e9
     by_hand = sqrt(8 * 3 * 0.25 / 4) + 14 * 2 * 3 / (3 * 4) + sqrt(8 * (0.5 * 4 + 0.5 * second) / 4)
     assert found[0, 0, 0] == pytest.approx(by_hand)
@@ -131,7 +126,7 @@ def test_ucb_q_learning_with_the_bernstein_bonus():
     second = 0.01 * sqrt(8 * log(240) / 2)
     b = (second - first / 4) / (2 * 0.75)
     assert learner.Q[0, 1, 1] == pytest.approx((0.5 + first / 2) / 4 + 0.75 * (0.5 + b))
-    late = ucb_q.bernstein_beta(np.array(1e9), np.array(0.25), 2, 3.0, 6)
+    late = q_learning.bernstein_beta(np.array(1e9), np.array(0.25), 2, 3.0, 6)
     assert late == pytest.approx(sqrt(2 * 2.25 * 3 / 1e9) + sqrt(128 * 6) * 3 / 1e9)
 
 
@@ -146,7 +141,7 @@ def test_epsilon_greedy_q_learning():
 
 
 def test_r_max():
-    assert r_max.known_after(2, 2, 3, 1.0, 0.1) == 24**3 + 1
+    assert model_based.known_after(2, 2, 3, 1.0, 0.1) == 24**3 + 1
     learner = made(RMax, scale=1e-12)
     assert learner.m == 1.0 and learner.top[:, 0].tolist() == [1.5, 1, 1]
     learner.learn(left())  # Q(x, .) = (1, 1/2), so Q(s0, .) = (1/2, 3/2)
@@ -157,7 +152,7 @@ def test_r_max():
 
 def test_the_best_transitions_in_a_ball_of_norm_1():
     def mean(P, V, radius):
-        return ucrl2.optimistic_mean(np.array([[[P]]]), np.array([[[radius]]]), np.array([V]))[0, 0, 0]
+        return model_based.optimistic_mean(np.array([[[P]]]), np.array([[[radius]]]), np.array([V]))[0, 0, 0]
 
     assert mean([0.5, 0.5], [0.0, 1.0], 0.4) == pytest.approx(0.7)
     assert mean([0.5, 0.5], [0.0, 1.0], 2.0) == pytest.approx(1.0)
@@ -270,7 +265,7 @@ def test_pomd():
 def test_optimistic_posterior_sampling():
     learner = made(OptimisticPSRL, psi=2)
     paper = made(OptimisticPSRL, psi=None, eta=None)
-    assert paper.psi == np.ceil(2 * log(2 * 2 / 0.1))
+    assert paper.draws == np.ceil(2 * log(2 * 2 / 0.1))
     paper.steps = 100
     assert paper.enough() == pytest.approx(sqrt(100 * 2 / 2) + 12 * log(1000) * 16)
     learner.learn(left())

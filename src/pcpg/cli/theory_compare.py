@@ -11,7 +11,7 @@ import numpy as np
 
 from pcpg.cli.theory_output import Result, finish, show, table
 from pcpg.theory.learners import problem, runner
-from pcpg.theory.learners.registry import COMPARATORS
+from pcpg.theory.learners.registry import COMPARATORS, current_name
 
 SIZES = {"lock": 4, "deep-sea": 8, "riverswim": 6, "random": 20}
 
@@ -20,8 +20,8 @@ SIZES = {"lock": 4, "deep-sea": 8, "riverswim": 6, "random": 20}
 class Compare:
     """Run algorithms of the paper's table on one problem, with the same budget of samples for each seed."""
 
-    algos: tuple[str, ...] = ("pc-pg", "ucbvi", "psrl", "npg")
-    """Names, as in the table: e3, r-max, ucrl2, ucbvi, psrl, rlsvi, ucb-q, npg, oppo, pc-pg ..."""
+    algos: tuple[str, ...] = ("pcpg", "ucbvi", "psrl", "npg")
+    """Names, as in the table: e3, r-max, ucrl2, ucbvi, psrl, rlsvi, ucb-q, npg, oppo, pcpg ..."""
     scales: tuple[float, ...] = ()
     """The scale factor of each, in the same order; by default its own, which for most is its paper's constants."""
     mdp: Literal["lock", "deep-sea", "riverswim", "random"] = "lock"
@@ -50,7 +50,7 @@ class Compare:
         made = self._problem(seeds)
         eps = self.epsilon * (made.optimal() - made.uniform())
         rows: Result = {}
-        for i, name in enumerate(self.algos):
+        for i, name in enumerate(map(current_name, self.algos)):
             began, options = time.perf_counter(), {"scale": self.scales[i]} if self.scales else {}
             history = runner.run(made, partial(COMPARATORS[name].make, **options), seeds, self.budget, self.points)
             needed = runner.samples_to(history, eps)
@@ -76,7 +76,7 @@ class Compare:
         return finish(result, self.out)
 
     def _check(self) -> None:
-        unknown = [name for name in self.algos if name not in COMPARATORS]
+        unknown = [name for name in self.algos if current_name(name) not in COMPARATORS]
         if unknown or not self.algos:
             raise ValueError(f"algos is {self.algos}; expected some of {', '.join(COMPARATORS)}")
         if self.scales and len(self.scales) != len(self.algos):
@@ -104,7 +104,7 @@ class Compare:
     def render(result: Result) -> None:
         """Print the algorithms as a table on standard error."""
         title = (
-            f"{result['mdp']}, {result['budget']:,} samples a seed, optimal return {result['optimal_return'][0]:.3g}"
+            f"{result['mdp']}, {result['budget']:,} samples per seed, optimal return {result['optimal_return'][0]:.3g}"
         )
         made = table(title, "algorithm", "solved", "median samples to eps", "final return, least", "median")
         for name, row in result["algos"].items():

@@ -1,7 +1,6 @@
 """Cells of the table: each is measured once, in a process of its own, and kept as a JSON record.
 
-Which cells there are is known only as records come in: the tuned factor decides what is run in A and B, and a size at
-which no seed got there ends its family.
+Which cells there are is known only as records come in: see `plan`.
 """
 
 import contextlib
@@ -15,20 +14,21 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 from pcpg.experiments.common import Record, commit
-from pcpg.experiments.table1 import exploration, misspecification, tree, tuning
+from pcpg.experiments.table1 import measures
+from pcpg.experiments.table1.plan import CellKind, Table1Cell
+from pcpg.theory.learners.registry import OLD_NAMES, current_name
 
-Kind = Literal["tuning", "A", "theory", "B", "C"]
-MEASURES: dict[Kind, Callable[..., Record]] = {
-    "tuning": tuning.measure,
-    "A": exploration.measure,
-    "theory": exploration.measure,
-    "B": misspecification.measure,
-    "C": tree.measure,
+MEASURES: dict[CellKind, Callable[..., Record]] = {
+    "tuning": measures.tune,
+    "A": measures.measure_samples,
+    "theory": measures.measure_samples,
+    "B": measures.measure_losses,
+    "C": measures.measure_trees,
 }
-ORDER: tuple[Kind, ...] = ("tuning", "A", "B", "theory", "C")  # what others wait for comes first
+ORDER: tuple[CellKind, ...] = ("tuning", "A", "B", "theory", "C")  # what others wait for comes first
 # A process measures one cell on one core: no threads of its own, and no accelerator.
 WORKER_ENVIRONMENT = {
     "OPENBLAS_NUM_THREADS": "1",
@@ -38,14 +38,6 @@ WORKER_ENVIRONMENT = {
 }
 
 
-class Cell(NamedTuple):
-    """One measurement: its name is that of its file, its arguments are all that it depends on."""
-
-    kind: Kind
-    name: str
-    arguments: dict[str, Any]
-
-
 @dataclasses.dataclass(frozen=True)
 class Store:
     """The folder of the records, and what each of them says of its origin."""
@@ -53,22 +45,27 @@ class Store:
     out: Path
     command: str
 
-    def path(self, cell: Cell) -> Path:
-        """Return where the record of a cell is kept."""
-        return self.out / "cells" / f"{cell.name}.json"
+    def path(self, cell: Table1Cell) -> Path:
+        """Where the record of a cell is kept, under an old name of its algorithm where only that is there."""
+        path = self.out / "cells" / f"{cell.name}.json"
+        for old, algo in OLD_NAMES.items():
+            before = path.with_name(path.name.replace(f"-{algo}", f"-{old}"))
+            if cell.arguments.get("algo") == algo and before.exists():
+                return before
+        return path
 
-    def read(self, cell: Cell) -> Record | None:
-        """Return the record of a cell if it is done, or raise a ValueError if it was measured otherwise."""
+    def read(self, cell: Table1Cell) -> Record | None:
+        """The record of a cell if it is done; a ValueError if it was measured otherwise."""
         path = self.path(cell)
         if not path.exists():
             return None
-        record = json.loads(path.read_text())
+        record = _read(path)
         if record["arguments"] != json.loads(json.dumps(cell.arguments)):
             changed = [key for key in cell.arguments if record["arguments"].get(key) != cell.arguments[key]]
             raise ValueError(f"{path} was measured with other settings ({', '.join(changed)}): choose another --out")
         return record
 
-    def write(self, cell: Cell, found: Record, seconds: float) -> Record:
+    def write(self, cell: Table1Cell, found: Record, seconds: float) -> Record:
         """Write the record of a cell aside and rename it, so that what is there is whole."""
         record = found | {
             "kind": cell.kind,
@@ -88,28 +85,36 @@ class Store:
         return json.loads(json.dumps(record))
 
     def all(self) -> list[Record]:
-        """Return every record of the folder."""
-        return [json.loads(path.read_text()) for path in sorted((self.out / "cells").glob("*.json"))]
+        """Every record of the folder."""
+        return [_read(path) for path in sorted((self.out / "cells").glob("*.json"))]
 
 
-def measure(cell: Cell) -> tuple[Record, float]:
-    """Return what is measured in a cell, and the seconds of processor time it took."""
+def _read(path: Path) -> Record:
+    """A record, with the current name of its algorithm."""
+    record = json.loads(path.read_text())
+    if "algo" in record["arguments"]:
+        record["arguments"]["algo"] = current_name(record["arguments"]["algo"])
+    return record
+
+
+def measure(cell: Table1Cell) -> tuple[Record, float]:
+    """What is measured in a cell, and the seconds of processor time it took."""
     started = time.process_time()
     found = MEASURES[cell.kind](**cell.arguments)
     return found, time.process_time() - started
 
 
 def run_cells(
-    first: list[Cell],
-    follow: Callable[[Record], list[Cell]],
+    first: list[Table1Cell],
+    follow: Callable[[Record], list[Table1Cell]],
     store: Store,
     jobs: int,
     notice: Callable[[Record], None],
 ) -> list[Record]:
-    """Return the records of the first cells and of all that follow from records, measured by `jobs` processes."""
+    """The records of the first cells and of all that follow from records, measured by `jobs` processes."""
     records: list[Record] = []
     todo = list(first)
-    running: dict[Future[tuple[Record, float]], Cell] = {}
+    running: dict[Future[tuple[Record, float]], Table1Cell] = {}
     with _pool(jobs) as pool:
         while todo or running:
             while todo and len(running) < jobs:

@@ -12,9 +12,10 @@ from pcpg.experiments.common import STOPPED, Record, Scale
 from pcpg.experiments.table1.cells import Store, run_cells
 from pcpg.experiments.table1.figures import draw_all
 from pcpg.experiments.table1.plan import cells_after, first_cells
-from pcpg.experiments.table1.settings import SETTINGS, Experiment, Settings, check_algos
+from pcpg.experiments.table1.settings import SETTINGS, Experiment, Table1Settings, check_algos
 from pcpg.experiments.table1.summary import summarise
 from pcpg.experiments.table1.table import main_table, tables
+from pcpg.theory.learners.registry import current_name
 
 EXPERIMENTS: tuple[Experiment, ...] = ("A", "B", "C")
 
@@ -34,7 +35,7 @@ class ReproduceTable1:
     out: str = "results/table1"
     """Folder of the results; cells that are done there are not run again."""
     jobs: int = 0
-    """How many processes; by default as many as there are cores."""
+    """How many processes; by default one per core."""
     json: bool = False
     """One JSON object on stdout, everything else on stderr."""
 
@@ -42,11 +43,11 @@ class ReproduceTable1:
         check_algos(self.algos)
         unknown = set(self.only) - set(EXPERIMENTS)
         if unknown or not self.only:
-            raise ValueError(f"only is {', '.join(self.only) or 'empty'}; expected some of {', '.join(EXPERIMENTS)}")
+            raise ValueError(f"only must be some of {', '.join(EXPERIMENTS)}, got {', '.join(self.only) or 'none'}")
         if self.seeds < 0:
             raise ValueError(f"seeds must be 0 (those of the scale) or more, got {self.seeds}")
         if self.jobs < 0:
-            raise ValueError(f"jobs must be 0 (as many as there are cores) or more, got {self.jobs}")
+            raise ValueError(f"jobs must be 0 (one per core) or more, got {self.jobs}")
 
     def __call__(self, console: Console) -> int:
         settings, out = self.settings, Path(self.out)
@@ -65,7 +66,7 @@ class ReproduceTable1:
                 notice,
             )
         except KeyboardInterrupt:
-            console.print("stopped; the same command goes on where it stopped", highlight=False)
+            console.print("stopped; run the same command again to resume", highlight=False)
             return STOPPED
         summary = write_results(store, settings)
         console.print(Markdown(main_table(summary)))
@@ -75,7 +76,7 @@ class ReproduceTable1:
         return 0
 
     @property
-    def settings(self) -> Settings:
+    def settings(self) -> Table1Settings:
         """The settings of the scale, with as many seeds as were asked for."""
         settings = SETTINGS[self.scale]
         return dataclasses.replace(settings, seeds=self.seeds) if self.seeds else settings
@@ -83,13 +84,13 @@ class ReproduceTable1:
     @property
     def command(self) -> str:
         """The command line that makes these results."""
-        algos = f" --algos {' '.join(self.algos)}" if self.algos else ""
+        algos = f" --algos {' '.join(map(current_name, self.algos))}" if self.algos else ""
         only = f" --only {' '.join(self.only)}" if self.only != EXPERIMENTS else ""
         seeds = f" --seeds {self.seeds}" if self.seeds else ""
         return f"pcpg reproduce table1 --scale {self.scale}{only}{algos}{seeds}"
 
 
-def write_results(store: Store, settings: Settings) -> Record:
+def write_results(store: Store, settings: Table1Settings) -> Record:
     """Write tuning.json, summary.json, table.md and the figures from all cells that are done; the summary."""
     records = store.all()
     summary = summarise(records, settings)

@@ -4,9 +4,10 @@ from pathlib import Path
 from typing import Any
 
 from pcpg.experiments.common import Record
+from pcpg.experiments.table1.measures import METHODS
+from pcpg.experiments.table1.problems import KINDS
 from pcpg.experiments.table1.settings import FAMILIES, SIZE_NAMES
 from pcpg.experiments.table1.table import name_of
-from pcpg.experiments.table1.tree import KINDS, METHODS
 from pcpg.reports.figures import new_figure, save
 
 COLOURS = {
@@ -24,7 +25,7 @@ MARKERS = "osD^v<"
 
 
 def draw_all(summary: Record, out: Path) -> list[Path]:
-    """Every figure for which there are numbers; the files written."""
+    """Draw every figure for which there are numbers; the files written."""
     paths = []
     for draw, name in ((samples_against_size, "samples"), (loss_against_error, "loss"), (values_on_trees, "tree")):
         figure = draw(summary)
@@ -34,7 +35,7 @@ def draw_all(summary: Record, out: Path) -> list[Path]:
 
 
 def _styles(algos: Record) -> dict[str, dict[str, Any]]:
-    """Return colour by row of the table and marker by place in the row."""
+    """Colour by row of the table and marker by place in the row."""
     counts: dict[str, int] = {}
     styles = {}
     for algo, found in algos.items():
@@ -99,7 +100,7 @@ def loss_against_error(summary: Record) -> Any:
 
 
 def values_on_trees(summary: Record) -> Any:
-    """Value reached on trees of growing depth, a panel a kind of features."""
+    """Value reached on trees of growing depth, a panel for each kind of features."""
     if not summary["trees"]:
         return None
     figure, axes = new_figure(1, len(KINDS), width=7.5, height=2.6, sharey=True)

@@ -45,7 +45,7 @@ class Growth(NamedTuple):
 
 
 def fit_line(x: Array, log_t: Array, censored: Mask, weights: Array) -> Line:
-    """Return the lines of largest likelihood for weights [R, points]; where `censored`, log_t is a lower bound.
+    """The lines of largest likelihood for weights [R, points]; where `censored`, log_t is a lower bound.
 
     In theta = 1/sigma and delta = (intercept, slope)/sigma the log-likelihood is concave (Olsen 1978), so Newton's
     method with halved steps finds its only top, for all rows of weights at once.
@@ -85,7 +85,7 @@ def fit_line(x: Array, log_t: Array, censored: Mask, weights: Array) -> Line:
 
 
 def _climb(value: Callable[[Array], Array], p: Array, now: Array, step: Array) -> tuple[Array, Array]:
-    """Return p + size step with the largest of the sizes 1, 1/2, 1/4, .. that does not lower the value, and the value.
+    """The point p + size step and its value, with the largest size of 1, 1/2, 1/4, .. that does not lower the value.
 
     A row for which none of thirty sizes does stays where it is.
     """
@@ -104,7 +104,7 @@ def _climb(value: Callable[[Array], Array], p: Array, now: Array, step: Array) -
 
 
 def fit_growth(samples: dict[int, Array], budget: float, resamples: int = 500, seed: int = 0) -> Growth | None:
-    """Return the growth of samples [seeds], inf where censored at the budget, with sizes; None if it cannot be told.
+    """The growth of samples [seeds], inf where censored at the budget, with sizes; None if it cannot be told.
 
     It cannot where fewer than two sizes have a seed that got there; a law is preferred from three on.
     """
@@ -124,21 +124,21 @@ def fit_growth(samples: dict[int, Array], budget: float, resamples: int = 500, s
     if abs(difference) >= DECIDED and len(reached) > 2:
         law = "exponential" if difference > 0.0 else "polynomial"
     return Growth(
-        float(polynomial.slope[0]),
-        float(low),
-        float(high),
-        float(np.exp(exponential.slope[0])),
-        float(base_low),
-        float(base_high),
-        difference,
-        law,
-        len(T),
-        int(censored.sum()),
+        exponent=float(polynomial.slope[0]),
+        exponent_low=float(low),
+        exponent_high=float(high),
+        base=float(np.exp(exponential.slope[0])),
+        base_low=float(base_low),
+        base_high=float(base_high),
+        aic_difference=difference,
+        law=law,
+        runs=len(T),
+        censored=int(censored.sum()),
     )
 
 
 def _resampled(H: Array, censored: Mask, resamples: int, seed: int) -> Array:
-    """Return how often each run is drawn, [1 + resamples, runs]: seeds are drawn anew within each size.
+    """How often each run is drawn, [1 + resamples, runs]: seeds are drawn anew within each size.
 
     The first row is ones. Draws in which fewer than two sizes keep a run that got there are drawn again.
     """

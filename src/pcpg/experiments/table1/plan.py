@@ -1,61 +1,126 @@
-"""Which cells there are: the first ones, and those that follow from a record."""
+"""Which cells there are: the first ones, and those that follow from a record.
+
+The tuned factor decides what is run in A and B. Sizes of A are run from the smallest on; after a size at which no seed
+got there the larger ones are not run, and count as beyond the budget.
+"""
 
 from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
 
 from pcpg.experiments.common import Record
-from pcpg.experiments.table1 import exploration, misspecification, tree, tuning
-from pcpg.experiments.table1.cells import Cell
-from pcpg.experiments.table1.problems import MISSPECIFIED
-from pcpg.experiments.table1.settings import FAMILIES, Experiment, Family, Settings
+from pcpg.experiments.table1.problems import KINDS, MISSPECIFIED
+from pcpg.experiments.table1.settings import FAMILIES, TUNING_SEED, Experiment, Family, Table1Settings
 from pcpg.theory.learners.registry import COMPARATORS
 
+CellKind = Literal["tuning", "A", "theory", "B", "C"]
 
-def first_cells(settings: Settings, algos: Sequence[str], only: Sequence[Experiment]) -> list[Cell]:
-    """Return the cells that depend on no other: tunings, runs with the theorems' constants, and trees."""
+
+class Table1Cell(NamedTuple):
+    """One measurement: its name is that of its file, its arguments are all that it depends on."""
+
+    kind: CellKind
+    name: str
+    arguments: dict[str, Any]
+
+
+def first_cells(settings: Table1Settings, algos: Sequence[str], only: Sequence[Experiment]) -> list[Table1Cell]:
+    """The cells that depend on no other: tunings, runs with the theorems' constants, and trees."""
     cells = []
     if "A" in only or "B" in only:
-        shared = tuning.arguments(settings)
-        cells += [Cell("tuning", f"tuning-{algo}", {"algo": algo} | shared) for algo in algos]
+        cells += [tuning_cell(settings, algo) for algo in algos]
     if "A" in only:
         cells += [
-            Cell(
-                "theory",
-                f"theory-{algo}-{family.replace(' ', '-')}",
-                {"algo": algo} | exploration.theory_arguments(settings, family),
-            )
+            theory_cell(settings, algo, family)
             for algo in algos
             for family in FAMILIES
             if COMPARATORS[algo].theory is not None
         ]
     if "C" in only:
         cells += [
-            Cell("C", f"C-{kind}-{depth}", tree.arguments(settings, kind, depth))
-            for kind in tree.KINDS
+            Table1Cell(
+                "C",
+                f"C-{kind}-{depth}",
+                {
+                    "features": kind,
+                    "depth": depth,
+                    "seeds": list(range(settings.tree_seeds)),
+                    "policies": settings.tree_policies,
+                    "pairs": settings.tree_pairs,
+                },
+            )
+            for kind in KINDS
             for depth in reversed(settings.depths)
         ]
     return cells
 
 
-def cells_after(record: Record, settings: Settings, only: Sequence[Experiment]) -> list[Cell]:
-    """Return the cells that a record makes possible."""
+def cells_after(record: Record, settings: Table1Settings, only: Sequence[Experiment]) -> list[Table1Cell]:
+    """The cells that a record makes possible."""
+    made = record["arguments"]
     if record["kind"] == "tuning":
-        algo, factor, cells = record["arguments"]["algo"], record["factor"], []
+        algo, factor, cells = made["algo"], record["factor"], []
         if "A" in only:
-            cells += [_size(settings, algo, family, settings.sizes[family][0], factor) for family in FAMILIES]
+            cells += [size_cell(settings, algo, family, settings.sizes[family][0], factor) for family in FAMILIES]
         if "B" in only:
-            cells += [
-                Cell("B", f"B-{algo}-{name}", {"algo": algo} | misspecification.arguments(settings, name, factor))
-                for name in MISSPECIFIED
-            ]
+            cells += [loss_cell(settings, algo, problem, factor) for problem in MISSPECIFIED]
         return cells
-    if record["kind"] == "A" and exploration.reached(record):
-        made = record["arguments"]
+    if record["kind"] == "A" and reached(record):
         sizes = settings.sizes[made["family"]]
         after = sizes[sizes.index(made["size"]) + 1 :]
-        return [_size(settings, made["algo"], made["family"], size, made["factor"]) for size in after[:1]]
+        return [size_cell(settings, made["algo"], made["family"], size, made["factor"]) for size in after[:1]]
     return []
 
 
-def _size(settings: Settings, algo: str, family: Family, size: int, factor: float) -> Cell:
-    name = f"A-{algo}-{family.replace(' ', '-')}-{size}"
-    return Cell("A", name, {"algo": algo} | exploration.arguments(settings, family, size, factor))
+def reached(record: Record) -> int:
+    """How many seeds of a record got there."""
+    return sum(value is not None for value in record["samples"])
+
+
+def tuning_cell(settings: Table1Settings, algo: str) -> Table1Cell:
+    """The tuning of an algorithm."""
+    arguments = {
+        "algo": algo,
+        "sizes": dict(settings.tuning_sizes),
+        "budget": settings.tuning_budget,
+        "seeds": [TUNING_SEED + i for i in range(settings.tuning_seeds)],
+    }
+    return Table1Cell("tuning", f"tuning-{algo}", arguments)
+
+
+def size_cell(settings: Table1Settings, algo: str, family: Family, size: int, factor: float) -> Table1Cell:
+    """The run of an algorithm with its tuned factor at a size."""
+    arguments = {
+        "algo": algo,
+        "family": family,
+        "size": size,
+        "factor": factor,
+        "budget": settings.budget,
+        "seeds": list(range(settings.seeds)),
+    }
+    return Table1Cell("A", f"A-{algo}-{family.replace(' ', '-')}-{size}", arguments)
+
+
+def theory_cell(settings: Table1Settings, algo: str, family: Family) -> Table1Cell:
+    """The run of an algorithm with the constants of its own theorem, at the smallest size."""
+    arguments = {
+        "algo": algo,
+        "family": family,
+        "size": settings.sizes[family][0],
+        "factor": None,
+        "budget": settings.theory_budget,
+        "seeds": list(range(settings.theory_seeds)),
+    }
+    return Table1Cell("theory", f"theory-{algo}-{family.replace(' ', '-')}", arguments)
+
+
+def loss_cell(settings: Table1Settings, algo: str, problem: str, factor: float) -> Table1Cell:
+    """The losses of an algorithm on an aggregated problem."""
+    arguments = {
+        "algo": algo,
+        "problem": problem,
+        "kappas": list(settings.errors),
+        "factor": factor,
+        "budget": settings.error_budget,
+        "seeds": list(range(settings.seeds)),
+    }
+    return Table1Cell("B", f"B-{algo}-{problem}", arguments)

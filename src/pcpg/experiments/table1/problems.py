@@ -1,4 +1,4 @@
-"""The problems of the table: three that need exploration, and three aggregated ones whose error is placed on purpose.
+"""The problems of the table: three that need exploration, three aggregated ones with a placed error, and trees.
 
 In each aggregated problem action 0 at s0 leads to the optimal path, worth 1, and A = 3. States of equal label look the
 same; kappa is the error of the aggregation. What a label stands for differs
@@ -15,6 +15,9 @@ same; kappa is the error of the aggregation. What a label stands for differs
 
 In `mix` and `wait` every pair of every state on the optimal path is exact. Who is deluded in `mix` loses kappa/3, in
 `wait` kappa/2.
+
+On the binary tree going left is worth 1/2 and its features are exact; inside the tree they are wrong: random, searched
+to delude fitted Q iteration, or made to delude a method that bootstraps on its own on-policy data.
 """
 
 import itertools
@@ -28,15 +31,19 @@ from pcpg.theory.learners import problem
 from pcpg.theory.learners.layout import Index
 from pcpg.theory.learners.problem import Episodic
 from pcpg.theory.mdp import Array, Mask, TabularMDP
+from pcpg.theory.tree import Tree, adversarial_tree, deluding_tree, random_tree
 
 Misspecified = Literal["mix", "wait", "local"]
+Kind = Literal["random", "searched", "deluding"]
 MISSPECIFIED: tuple[Misspecified, ...] = ("mix", "wait", "local")
+KINDS: tuple[Kind, ...] = ("random", "searched", "deluding")
 ACTIONS, WAIT = 3, 4
 LARGEST_ERROR = 0.5
+TREE_GAMMA = 0.9
 
 
 def make(family: Family, size: int, seeds: Sequence[int]) -> Episodic:
-    """Return the problem of a family and a size, an instance for each seed."""
+    """The problem of a family and a size, an instance for each seed."""
     if family == "lock":
         return problem.lock(size, seeds)
     if family == "chain":
@@ -45,8 +52,17 @@ def make(family: Family, size: int, seeds: Sequence[int]) -> Episodic:
 
 
 def accuracy(made: Episodic) -> Array:
-    """Return the epsilon of each seed, in raw return."""
+    """The epsilon of each seed, in raw return."""
     return EPSILON * (made.optimal() - made.uniform())
+
+
+def make_tree(features: Kind, depth: int, seed: int) -> Tree:
+    """A tree with features of a kind."""
+    if features == "random":
+        return random_tree(depth, seed=seed, gamma=TREE_GAMMA)
+    if features == "searched":
+        return adversarial_tree(depth, seed=seed, gamma=TREE_GAMMA)
+    return deluding_tree(depth, gamma=TREE_GAMMA)
 
 
 class Aggregated(NamedTuple):
@@ -58,7 +74,7 @@ class Aggregated(NamedTuple):
     decisions: int
 
     def episodic(self, n: int) -> Episodic:
-        """Return n equal instances, the time put into the state."""
+        """The problem with the time put into the state, n equal instances."""
         return problem.timed(self.name, self.mdp, self.decisions, n, labels=self.labels)
 
 
@@ -80,7 +96,7 @@ class _Builder:
                 self.P[self.index[state], a, self.index[name]] = chance
 
     def done(self, name: Misspecified, decisions: int, *alike: Sequence[str]) -> Aggregated:
-        """Return the problem in which each group of states in `alike` looks the same."""
+        """The problem in which each group of states in `alike` looks the same."""
         labels = np.arange(len(self.index))
         for group in alike:
             labels[[self.index[state] for state in group]] = self.index[group[0]]
@@ -91,14 +107,14 @@ EVERY = tuple(range(ACTIONS))
 
 
 def misspecified(name: Misspecified, kappa: float) -> Aggregated:
-    """Return the aggregated problem of this name and error, or raise a ValueError."""
+    """The aggregated problem of this name and error; a ValueError if the error is too large."""
     if not 0.0 <= kappa <= LARGEST_ERROR:
-        raise ValueError(f"kappa is {kappa}; expected an error in [0, {LARGEST_ERROR}]")
+        raise ValueError(f"kappa must be an error in [0, {LARGEST_ERROR}], got {kappa}")
     return {"mix": _mix, "wait": _wait, "local": _local}[name](kappa)
 
 
 def unavoidable(name: Misspecified, kappa: float) -> float:
-    """Return what the best policy over labels loses."""
+    """What the best policy over labels loses."""
     return kappa / 2.0 if name == "local" else 0.0
 
 
@@ -143,7 +159,7 @@ class Errors(NamedTuple):
 
 
 def errors(made: Aggregated) -> Errors:
-    """Return the errors of an aggregated problem.
+    """The errors of an aggregated problem.
 
     The error of a label and an action is the largest difference in reward, or in norm 1 of the chances of the next
     label, between states of that label that can be met in an episode, whenever they are met.
@@ -168,7 +184,7 @@ def errors(made: Aggregated) -> Errors:
 
 
 def _reach(made: Aggregated, actions: Sequence[Mask]) -> Mask:
-    """Return which states a decision is taken in at some time, when these actions [S, A] are open at each time."""
+    """Which states a decision is taken in at some time, when these actions [S, A] are open at each time."""
     here = np.arange(made.mdp.num_states) == made.mdp.s0
     seen = here.copy()
     for allowed in actions[:-1]:

@@ -6,10 +6,12 @@ from typing import Any
 import numpy as np
 
 from pcpg.experiments.common import Record
-from pcpg.experiments.table1 import exploration
+from pcpg.experiments.table1.fits import fit_growth
+from pcpg.experiments.table1.plan import reached
 from pcpg.experiments.table1.problems import MISSPECIFIED
-from pcpg.experiments.table1.settings import CHAIN_DECISIONS, EPSILON, FAMILIES, LOSS, SETTLE, Family, Settings
+from pcpg.experiments.table1.settings import CHAIN_DECISIONS, EPSILON, FAMILIES, LOSS, SETTLE, Family, Table1Settings
 from pcpg.theory.learners.registry import COMPARATORS
+from pcpg.theory.mdp import Array
 
 DELUDED = {"mix": 1.0 / 3.0, "wait": 0.5}
 """Loss of a learner that is deluded off the path, in units of kappa."""
@@ -17,8 +19,8 @@ SHARE = 0.25
 """The share of that loss from which on an algorithm counts as degraded by the error."""
 
 
-def summarise(records: list[Record], settings: Settings) -> Record:
-    """Return the summary of all records; it can be made again from them alone."""
+def summarise(records: list[Record], settings: Table1Settings) -> Record:
+    """The summary of all records; it can be made again from them alone."""
     algos = [name for name in COMPARATORS if any(r["arguments"].get("algo") == name for r in records)]
     trees = [_tree_row(record) for record in records if record["kind"] == "C"]
     return {
@@ -46,7 +48,7 @@ def summarise(records: list[Record], settings: Settings) -> Record:
     }
 
 
-def _algo(name: str, records: list[Record], settings: Settings) -> Record:
+def _algo(name: str, records: list[Record], settings: Table1Settings) -> Record:
     entry, kinds = COMPARATORS[name], {kind: [r for r in records if r["kind"] == kind] for kind in ("A", "theory", "B")}
     tuned = next((r["factor"] for r in records if r["kind"] == "tuning"), None)
     found = {
@@ -72,39 +74,42 @@ def _of(family: Family, records: list[Record]) -> list[Record]:
     return [record for record in records if record["arguments"]["family"] == family]
 
 
-def _family(family: Family, records: list[Record], settings: Settings) -> Record:
+def _family(family: Family, records: list[Record], settings: Table1Settings) -> Record:
     mine = _of(family, records)
-    points = []
-    for size, samples in exploration.samples_of(mine).items():
-        reached = int(np.isfinite(samples).sum())
-        budget = mine[0]["arguments"]["budget"]
-        low, median, high = np.quantile(
-            np.where(np.isfinite(samples), samples, np.inf), [0.1, 0.5, 0.9], method="lower"
-        )
-        points.append(
-            {
-                "size": size,
-                "reached": reached,
-                "seeds": len(samples),
-                **{
-                    key: float(v) if np.isfinite(v) else None
-                    for key, v in (("low", low), ("median", median), ("high", high))
-                },
-                "budget": budget,
-            }
-        )
-    law = exploration.growth(mine, settings.bootstrap)
-    done = [point["size"] for point in points]
+    budget, samples = mine[0]["arguments"]["budget"], samples_of(mine)
+    points = [_point(size, found, budget) for size, found in samples.items()]
+    law = fit_growth(samples, budget, settings.bootstrap)
     return {
         "points": points,
         "growth": law._asdict() if law else None,
         "precision_base": precision_base(mine),
-        "beyond": [size for size in settings.sizes[family] if size > max(done)] if not points[-1]["reached"] else [],
+        "beyond": [] if points[-1]["reached"] else [size for size in settings.sizes[family] if size > max(samples)],
+    }
+
+
+def samples_of(records: list[Record]) -> dict[int, Array]:
+    """Samples by size, inf where censored, of records of one algorithm and family."""
+    found = {
+        record["arguments"]["size"]: np.array([np.inf if v is None else v for v in record["samples"]], float)
+        for record in records
+    }
+    return dict(sorted(found.items()))
+
+
+def _point(size: int, samples: Array, budget: int) -> Record:
+    low, median, high = np.quantile(samples, [0.1, 0.5, 0.9], method="lower")
+    bounds = {"low": low, "median": median, "high": high}
+    return {
+        "size": size,
+        "reached": int(np.isfinite(samples).sum()),
+        "seeds": len(samples),
+        **{key: float(value) if np.isfinite(value) else None for key, value in bounds.items()},
+        "budget": budget,
     }
 
 
 def precision_base(records: list[Record]) -> float:
-    """Return the base by which 1/epsilon^2 grows with the size: so much a theorem polynomial in 1/epsilon allows.
+    """The base by which 1/epsilon^2 grows with the size: so much a theorem polynomial in 1/epsilon allows.
 
     Epsilon is a share of what is to be gained, which shrinks where a longer chain has as many decisions as a short one.
     """
@@ -119,7 +124,7 @@ def _theory(record: Record) -> Record:
     return {
         "size": record["arguments"]["size"],
         "budget": record["arguments"]["budget"],
-        "reached": exploration.reached(record),
+        "reached": reached(record),
         "seeds": len(record["samples"]),
         "median": _median(record["samples"]),
     }
@@ -142,7 +147,7 @@ def _losses(record: Record) -> list[Record]:
 
 
 def _samples_verdict(explores: bool, found: Record) -> Record:
-    """Return what was measured in A in one word, and whether it is what the theory says."""
+    """What was measured in A in one word, and whether it is what the theory says."""
     if not found["exploration"]:
         return {"measured": None, "agrees": None, "says": "not measured"}
     laws = {family: part["growth"]["law"] if part["growth"] else None for family, part in found["exploration"].items()}
@@ -184,7 +189,7 @@ def _samples_verdict(explores: bool, found: Record) -> Record:
 
 
 def _error_verdict(found: Record) -> Record:
-    """Return which errors made an algorithm lose in B: those off the path, or those on it alone."""
+    """Which errors made an algorithm lose in B: those off the path, or those on it alone."""
     parts: dict[str, list[Record]] = found["misspecification"]
     if not parts:
         return {"measured": None, "off_path": [], "says": "not measured"}
@@ -203,7 +208,7 @@ def _error_verdict(found: Record) -> Record:
 
 
 def degraded(problem: str, rows: list[Record]) -> bool:
-    """Return whether the loss grew with the error by a share of what the deluded lose, and by more than chance."""
+    """Whether the loss grew with the error by a share of what the deluded lose, and by more than chance."""
     last, first = rows[-1], rows[0]
     grown = last["loss"] - first["loss"]
     return grown > SHARE * DELUDED[problem] * last["kappa"] and grown > 2.0 * float(

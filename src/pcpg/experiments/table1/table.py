@@ -3,10 +3,10 @@
 from typing import NamedTuple
 
 from pcpg.experiments.common import Record
+from pcpg.experiments.table1.measures import METHODS
 from pcpg.experiments.table1.problems import MISSPECIFIED
 from pcpg.experiments.table1.settings import FAMILIES
-from pcpg.experiments.table1.tree import METHODS
-from pcpg.theory.learners.registry import Row
+from pcpg.theory.learners.registry import COMPARATORS, Row
 
 Lines = list[str]
 
@@ -32,39 +32,15 @@ THEOREMS: dict[Row, Theorem] = {
         "polynomial only if restarts cover the states", "averaged over the restarts"
     ),
 }
-NAMES = {
-    "e3": "E3",
-    "r-max": "R-max",
-    "ucrl2": "UCRL2",
-    "ucbvi": "UCBVI, Hoeffding",
-    "ucbvi-bernstein": "UCBVI, Bernstein",
-    "psrl": "PSRL",
-    "rlsvi": "RLSVI",
-    "optimistic-psrl": "optimistic posterior sampling",
-    "epsilon-greedy-q": "Q-learning, epsilon-greedy",
-    "delayed-q": "delayed Q-learning",
-    "ucb-q": "UCB Q-learning, Hoeffding",
-    "ucb-q-bernstein": "UCB Q-learning, Bernstein",
-    "aggregated-q": "aggregated Q-learning",
-    "reinforce": "REINFORCE",
-    "npg": "NPG",
-    "md-mpi": "MD-MPI",
-    "oppo": "OPPO",
-    "pomd": "POMD",
-    "pc-pg": "PC-PG",
-    "lsvi-ucb": "LSVI-UCB",
-    "cpi": "CPI",
-    "psdp": "PSDP",
-}
 
 
 def name_of(algo: str, found: Record) -> str:
-    """Return the name of an algorithm, marked where its paper's restarts are replaced by s0."""
-    return NAMES.get(algo, algo) + (" (s0)" if found["assumes_restarts"] else "")
+    """The name of an algorithm, marked where its paper's restarts are replaced by s0."""
+    return COMPARATORS[algo].label + (" (s0)" if found["assumes_restarts"] else "")
 
 
 def short(samples: float) -> str:
-    """Return a number of samples in three digits."""
+    """A number of samples in three digits."""
     for limit, unit in ((1e6, "M"), (1e3, "k")):
         if samples >= limit:
             return f"{samples / limit:.3g}{unit}"
@@ -76,7 +52,7 @@ def _grid(head: list[str], rows: list[list[str]]) -> Lines:
 
 
 def tables(summary: Record) -> str:
-    """Return everything as one page."""
+    """Everything as one page."""
     parts = [
         main_table(summary),
         _fits(summary),
@@ -89,7 +65,7 @@ def tables(summary: Record) -> str:
 
 
 def main_table(summary: Record) -> str:
-    """Return the paper's table, a line an algorithm: what is proved, and what was measured."""
+    """The paper's table, a line an algorithm: what is proved, and what was measured."""
     rows, last = [], None
     for algo, found in summary["algos"].items():
         theorem = THEOREMS[found["row"]]
@@ -146,9 +122,9 @@ def _notes(summary: Record) -> Lines:
     tuned = ", ".join(f"{family} {size}" for family, size in protocol["tuning_sizes"].items())
     return [
         "Samples, measured: growth with the size H of the lock (horizon), the chain (length) and Deep Sea (size), by",
-        f"maximum likelihood with censored runs (budget {short(protocol['budget'])} samples a seed). `H^b` is a power",
-        "law, `c^H` an exponential one, whichever fits better by AIC; `?`: neither is preferred. Each algorithm has",
-        f"one factor of its own constants, tuned on other seeds at one size of each problem ({tuned}),",
+        f"maximum likelihood with censored runs (budget {short(protocol['budget'])} samples per seed). `H^b` is a",
+        "power law, `c^H` an exponential one, whichever fits better by AIC; `?`: neither is preferred. Each algorithm",
+        f"has one factor of its own constants, tuned on other seeds at one size of each problem ({tuned}),",
         "far below its theorem's where it has any: with the theorem's own few finish within their budget (last column",
         "of the samples below). A theorem does not cover the tuned factor: where the measurement **disagrees**,",
         "the factor of one size may not suit another. Epsilon is a share of what is to be gained, which shrinks with",
@@ -166,7 +142,7 @@ def _notes(summary: Record) -> Lines:
 
 
 def _fits(summary: Record) -> str:
-    """Return the fitted growth on each problem, with its interval."""
+    """The fitted growth on each problem, with its interval."""
     rows = [
         [name_of(algo, found), *(_growth(part, intervals=True) for part in found["exploration"].values())]
         for algo, found in summary["algos"].items()
@@ -179,7 +155,7 @@ def _fits(summary: Record) -> str:
 
 
 def _shrinks(summary: Record) -> str:
-    """Return by which base 1/epsilon^2 grows on each problem, from the algorithm that was run at most sizes."""
+    """By which base 1/epsilon^2 grows on each problem, from the algorithm that was run at most sizes."""
     bases = []
     for family in FAMILIES:
         parts = [found["exploration"][family] for found in summary["algos"].values() if family in found["exploration"]]
@@ -189,11 +165,11 @@ def _shrinks(summary: Record) -> str:
 
 
 def _slower(summary: Record) -> str:
-    """Return how many times the samples of the faster of UCBVI and PSRL PC-PG took, where all got there."""
+    """How many times the samples of the faster of UCBVI and PSRL PC-PG took, where all got there."""
     algos = summary["algos"]
     ratios = []
     for family in FAMILIES:
-        ours = _medians(algos.get("pc-pg"), family)
+        ours = _medians(algos.get("pcpg"), family)
         theirs = [_medians(algos.get(name), family) for name in ("ucbvi", "ucbvi-bernstein", "psrl")]
         for size, samples in ours.items():
             found = [medians[size] for medians in theirs if size in medians]
@@ -209,7 +185,7 @@ def _medians(found: Record | None, family: str) -> dict[int, float]:
 
 
 def _samples(summary: Record) -> str:
-    """Return the samples to epsilon at each size, and with the constants of the papers."""
+    """The samples to epsilon at each size, and with the constants of the papers."""
     lines = []
     for family in FAMILIES:
         sizes = summary["protocol"]["sizes"][family]
@@ -252,7 +228,7 @@ def _constants(part: Record | None) -> str:
 
 
 def _losses(summary: Record) -> str:
-    """Return the losses of B by problem and error."""
+    """The losses of B by problem and error."""
     some = next((found["misspecification"] for found in summary["algos"].values() if found["misspecification"]), None)
     if some is None:
         return ""
@@ -271,14 +247,14 @@ def _losses(summary: Record) -> str:
         "Mean final loss (the optimal return is 1) against the error kappa, with the best of the factors tried. `mix`",
         "and `wait` have their error off the optimal path, where who is deluded loses kappa/3 and kappa/2; `local` has",
         "it on the path, where everybody loses kappa/2 at least.",
-        f"{short(summary['protocol']['error_budget'])} samples a seed.",
+        f"{short(summary['protocol']['error_budget'])} samples per seed.",
         "",
     ]
     return "\n".join([*text, *_grid(head, rows), ""])
 
 
 def _trees(summary: Record) -> str:
-    """Return the values on the trees."""
+    """The values on the trees."""
     if not summary["trees"]:
         return ""
     rows = [

@@ -1,10 +1,11 @@
-"""The algorithms of the paper's table of sample complexities, one file each, under one interface.
+"""The algorithms of the paper's table of sample complexities, a file for each family, under one interface.
 
 `problem` makes episodic problems, `layout` says what a learner sees, `runner.run` counts samples and scores policies
-exactly. A learner is made by its class with a layout and streams of random numbers, and keyword arguments after them;
-`registry.COMPARATORS` has them all by name, with their rows of the table.
+exactly. A learner is made by its class with a layout and streams of random numbers, and keyword arguments after them
+(`tables.TabularLearner` is the constructor of all but PC-PG); `registry.COMPARATORS` has them all by name, with their
+rows of the table.
 
-Each file states its constants; scale = 1 is the paper's. How sure they are:
+Each class states its constants; scale = 1 is the paper's. How sure they are:
 
 | constants                                             | learners                                                    |
 |-------------------------------------------------------|-------------------------------------------------------------|

@@ -88,7 +88,7 @@ class Mixture(NamedTuple):
     which: Index  # [n, B, L]
 
 
-class Learner(Protocol):
+class EpisodicLearner(Protocol):
     """A learner of n seeds side by side; it holds no environment, so every sample it sees was counted."""
 
     @property
@@ -97,11 +97,11 @@ class Learner(Protocol):
         ...
 
     def policy(self) -> Array:
-        """Return the current policies [n, S, A], which are scored."""
+        """The current policies [n, S, A], which are scored."""
         ...
 
     def behaviour(self) -> Array | Mixture:
-        """Return what plays the next episodes: policies [n, S, A] for all of them, or a mixture for each step of each.
+        """What plays the next episodes: policies [n, S, A] for all of them, or a mixture for each step of each.
 
         They differ from the scored ones where a learner adds noise to explore, or rolls in with other policies.
         """
@@ -124,22 +124,22 @@ class Streams:
         return len(self._generators)
 
     def take(self, which: Index) -> "Streams":
-        """Return the streams of these seeds; they go on where these streams are, and these where they leave off."""
+        """The streams of these seeds; they go on where these streams are, and these where they leave off."""
         some = Streams([], 0)
         some._generators = [self._generators[i] for i in which]
         return some
 
     def uniform(self, *shape: int) -> Array:
-        """Return uniform numbers [n, *shape]."""
+        """Uniform numbers [n, *shape]."""
         return np.stack([rng.random(shape) for rng in self._generators])
 
     def normal(self, *shape: int) -> Array:
-        """Return standard normal numbers [n, *shape]."""
+        """Standard normal numbers [n, *shape]."""
         return np.stack([rng.standard_normal(shape) for rng in self._generators])
 
     def gamma(self, shapes: Array) -> Array:
-        """Return Gamma(shape, 1) numbers for shape parameters [n, ...]."""
+        """Gamma(shape, 1) numbers for shape parameters [n, ...]."""
         return np.stack([rng.standard_gamma(each) for rng, each in zip(self._generators, shapes, strict=True)])
 
 
-Maker = Callable[[Layout, Streams], Learner]
+Maker = Callable[[Layout, Streams], EpisodicLearner]

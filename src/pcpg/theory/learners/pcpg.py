@@ -30,7 +30,7 @@ from pcpg.theory import npg, parameters
 from pcpg.theory.critic import partition_labels
 from pcpg.theory.learners import tables
 from pcpg.theory.learners.layout import Episodes, Index, Layout, Mixture, Streams
-from pcpg.theory.learners.sampled_q import returns_to_go
+from pcpg.theory.learners.tables import returns_to_go
 from pcpg.theory.mdp import Array
 from pcpg.theory.settings import Settings, beta_from_mass
 from pcpg.theory.tabular import fit_samples, theory_bonus

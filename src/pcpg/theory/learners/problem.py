@@ -8,6 +8,7 @@ policies since all episodes have L decisions; returns are reported in the enviro
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -40,16 +41,16 @@ class Episodic:
         return len(self.first) - 2
 
     def returns(self, pi: Array) -> Array:
-        """Return the exact expected raw return [n] of policies [n, S, A] over the learner's states."""
+        """The exact expected raw return [n] of policies [n, S, A] over the learner's states."""
         chosen = pi[:, self.observed[: self.first[-2]]]
         return self._backward(lambda h, Q: (chosen[:, self.first[h] : self.first[h + 1]] * Q).sum(-1))
 
     def optimal(self) -> Array:
-        """Return the best expected raw return [n] of any policy that sees the true state and the time."""
+        """The best expected raw return [n] of any policy that sees the true state and the time."""
         return self._backward(lambda _, Q: Q.max(-1))
 
     def uniform(self) -> Array:
-        """Return the expected raw return [n] of uniform play."""
+        """The expected raw return [n] of uniform play."""
         return self._backward(lambda _, Q: Q.mean(-1))
 
     def _backward(self, value: Callable[[int, Array], Array]) -> Array:
@@ -64,18 +65,19 @@ class Episodic:
 def build(
     name: str, layers: Sequence[Index], P: Array, raw: Array, low: float, high: float, labels: ArrayLike | None = None
 ) -> Episodic:
-    """Return the problem of P [n, states, A, states] and raw rewards [n, states, A] with these states at each time.
+    """The problem of P [n, states, A, states] and raw rewards [n, states, A] with these states at each time.
 
     The first layer must be s0 alone. `labels` [states] aggregates: states of equal label look the same at equal times.
     """
     labels = np.arange(P.shape[1]) if labels is None else np.asarray(labels)
     if labels.shape != (P.shape[1],):
-        raise ValueError(f"labels have shape {labels.shape}; expected ({P.shape[1]},), one for each state")
+        raise ValueError(f"labels must have shape ({P.shape[1]},), one for each state, got {labels.shape}")
     if len(layers) < 2 or len(layers[0]) != 1:
-        raise ValueError("expected at least one decision, and s0 alone in the first layer")
+        raise ValueError("a problem must have at least one decision, and s0 alone in the first layer")
     inside = np.concatenate(layers[:-1])
-    if not low < high or raw[:, inside].min() < low - 1e-9 or raw[:, inside].max() > high + 1e-9:
-        raise ValueError(f"raw rewards must lie in the range ({low}, {high})")
+    least, most = raw[:, inside].min(), raw[:, inside].max()
+    if not low < high or least < low - 1e-9 or most > high + 1e-9:
+        raise ValueError(f"raw rewards must lie in the range ({low}, {high}), got {least} to {most}")
     n, actions, width = len(P), P.shape[2], max(map(len, layers))
     first = tuple(int(k) for k in np.cumsum([0, *map(len, layers)]))
     rows = np.zeros((n, first[-2], actions, width))
@@ -93,7 +95,7 @@ def build(
 
 
 def _shared(seen: Sequence[Array]) -> Index:
-    """Return a number for each decision state: equal where the label and the labels of the next layer are equal."""
+    """A number for each decision state: equal where the label and the labels of the next layer are equal."""
     numbers: dict[tuple[int, tuple[int, ...]], int] = {}
     keys = [(int(z), tuple(map(int, after))) for here, after in itertools.pairwise(seen) for z in here]
     return np.array([numbers.setdefault(key, len(numbers)) for key in keys], dtype=np.int64)
@@ -109,7 +111,7 @@ def layered(
     high: float,
     labels: ArrayLike | None = None,
 ) -> Episodic:
-    """Return a problem whose states hold their time already: layers are what can be reached at each step."""
+    """A problem whose states hold their time already: layers are what can be reached at each step."""
     moves = P.max((0, 2)) > 0.0
     layer = np.arange(P.shape[1]) == start
     layers = [np.flatnonzero(layer)]
@@ -125,39 +127,40 @@ def layered(
 def timed(
     name: str, mdp: TabularMDP, decisions: int, n: int, high: float = 1.0, labels: ArrayLike | None = None
 ) -> Episodic:
-    """Return an MDP cut after this many decisions, the time put into the state; n equal instances."""
+    """An MDP cut after this many decisions, the time put into the state; n equal instances."""
     layers = [np.array([mdp.s0]), *[np.arange(mdp.num_states)] * decisions]
     P, r = (np.broadcast_to(part, (n, *part.shape)) for part in (mdp.P, mdp.r))
     return build(name, layers, P, r, 0.0, high, labels)
 
 
 def lock(horizon: int, seeds: Sequence[int]) -> Episodic:
-    """Return the combination lock, an instance for each seed: H + 1 decisions, best return 4."""
+    """The combination lock, an instance for each seed: H + 1 decisions, best return 4."""
     from pcpg.envs.lock import CombinationLock  # here: environments import JAX, arrays do not
 
-    env = CombinationLock(horizon)
-    models = [env.tabular(env.instance(seed)) for seed in seeds]
-    P, raw = np.stack([m.transitions for m in models]), np.stack([m.rewards for m in models])
-    return layered(f"lock H={horizon}", P, raw, 0, env.max_steps, -1.0 / horizon, 5.0)
+    return _instances(f"lock H={horizon}", CombinationLock(horizon), seeds, -1.0 / horizon, 5.0)
 
 
 def deep_sea(size: int, seeds: Sequence[int]) -> Episodic:
-    """Return Deep Sea, an instance for each seed: `size` decisions, best return 0.99."""
+    """Deep Sea, an instance for each seed: `size` decisions, best return 0.99."""
     from pcpg.envs.deep_sea import MOVE_COST, DeepSea
 
-    env = DeepSea(size)
+    return _instances(f"deep sea of {size}", DeepSea(size), seeds, -MOVE_COST / size, 1.0)
+
+
+def _instances(name: str, env: Any, seeds: Sequence[int], low: float, high: float) -> Episodic:
+    """The exact models of an environment's instances, whose states hold their time."""
     models = [env.tabular(env.instance(seed)) for seed in seeds]
     P, raw = np.stack([m.transitions for m in models]), np.stack([m.rewards for m in models])
-    return layered(f"deep sea of {size}", P, raw, 0, size, -MOVE_COST / size, 1.0)
+    return layered(name, P, raw, models[0].start, env.max_steps, low, high)
 
 
 def riverswim_mdp(length: int = 6, gamma: float = 0.95) -> TabularMDP:
-    """Return RiverSwim (Strehl and Littman 2008): left is sure and pays 0.005 at the start, right is hard and pays 1.
+    """RiverSwim (Strehl and Littman 2008): left is sure and pays 0.005 at the start, right is hard and pays 1.
 
     Swimming right: from the start 0.6 on, 0.4 stay; inside 0.35 on, 0.6 stay, 0.05 back; at the end 0.6 stay, 0.4 back.
     """
     if length < 2:
-        raise ValueError(f"length is {length}; expected at least two states")
+        raise ValueError(f"length must be two states or more, got {length}")
     P, r, last = np.zeros((length, 2, length)), np.zeros((length, 2)), length - 1
     for s in range(length):
         P[s, 0, max(s - 1, 0)] = 1.0
@@ -169,11 +172,11 @@ def riverswim_mdp(length: int = 6, gamma: float = 0.95) -> TabularMDP:
 
 
 def riverswim(n: int, length: int = 6, decisions: int = 20) -> Episodic:
-    """Return RiverSwim cut after `decisions`, n equal instances."""
+    """RiverSwim cut after `decisions`, n equal instances."""
     return timed(f"RiverSwim of {length}", riverswim_mdp(length), decisions, n)
 
 
 def random_problem(n: int, seed: int = 0, num_states: int = 20, num_actions: int = 3, decisions: int = 10) -> Episodic:
-    """Return a random MDP with few successors to each pair, cut after `decisions`, n equal instances."""
+    """A random MDP with few successors to each pair, cut after `decisions`, n equal instances."""
     mdp = random_mdp(seed, num_states, num_actions, 0.9, sparsity=0.9)
     return timed(f"random MDP of {num_states}", mdp, decisions, n)

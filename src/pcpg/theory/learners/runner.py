@@ -13,12 +13,12 @@ ENVIRONMENT, LEARNER = 0, 1  # salts: the environment's random numbers do not de
 BELOW_ONE = 1.0 - 2.0**-31  # keeps u below the sum of a row of probabilities, which rounding may leave below one
 
 
-class Environment:
+class EpisodeSource:
     """The only way to a problem's samples: episodes from s0, each step counted."""
 
     def __init__(self, problem: Episodic, streams: Streams) -> None:
         if streams.n != problem.n:
-            raise ValueError(f"{streams.n} seeds for {problem.n} instances; expected one for each")
+            raise ValueError(f"there must be one seed for each of {problem.n} instances, got {streams.n}")
         self._problem, self._streams, self._steps = problem, streams, 0
         self._cdf = np.cumsum(problem.P, axis=-1).reshape(-1, problem.P.shape[-1])
 
@@ -28,7 +28,7 @@ class Environment:
         return self._steps
 
     def roll_out(self, pi: Array | Mixture, batch: int = 1) -> Episodes:
-        """Return `batch` episodes of each seed with the policies [n, S, A] over the learner's states, or a mixture."""
+        """The next `batch` episodes of each seed, by policies [n, S, A] over the learner's states or by a mixture."""
         if not isinstance(pi, Mixture):
             pi = Mixture(pi[:, None], np.zeros((len(pi), 1, self._problem.horizon), np.int64))
         problem, L, n = self._problem, self._problem.horizon, self._problem.n
@@ -67,9 +67,9 @@ class Settle(NamedTuple):
 
 
 def log_grid(budget: int, first: int = 20, per_decade: int = 12) -> Index:
-    """Return numbers of samples from `first` to the budget, evenly spaced in their logarithm, the budget included."""
+    """Numbers of samples from `first` to the budget, evenly spaced in their logarithm, the budget included."""
     if not 0 < first <= budget:
-        raise ValueError(f"first is {first}, budget {budget}; expected 0 < first <= budget")
+        raise ValueError(f"first must be above 0 and at most the budget {budget}, got {first}")
     steps = np.floor(per_decade * np.log10(budget / first) + 1e-9)
     grid = np.round(first * 10.0 ** (np.arange(steps + 1.0) / per_decade)).astype(np.int64)
     return np.unique(np.append(grid, budget))
@@ -84,18 +84,20 @@ def run(
     grid: Index | None = None,
     settle: Settle | None = None,
 ) -> History:
-    """Return the history of a learner that may take `budget` samples with each seed.
+    """The history of a learner that may take `budget` samples with each seed.
 
     At a grid point the policy in force is scored: inside a batch that is the one from before it. A batch that would
     exceed the budget is not begun. The grid is even unless given; with `settle` the run and its grid may end early.
     """
-    if budget < problem.horizon or points < 1:
-        raise ValueError(f"budget is {budget}, points {points}; expected at least one episode and one point")
+    if budget < problem.horizon:
+        raise ValueError(f"budget must be {problem.horizon}, the steps of an episode, or more, got {budget}")
+    if points < 1:
+        raise ValueError(f"points must be 1 or more, got {points}")
     if grid is None:
         grid = np.unique(np.linspace(0, budget, points + 1).astype(np.int64))
     if grid[-1] != budget:
-        raise ValueError(f"the grid ends at {grid[-1]}; expected the budget, {budget}")
-    env = Environment(problem, Streams(seeds, ENVIRONMENT))
+        raise ValueError(f"the grid must end at the budget, {budget}, got {grid[-1]}")
+    env = EpisodeSource(problem, Streams(seeds, ENVIRONMENT))
     learner = make(problem.layout, Streams(seeds, LEARNER))
     optimal, uniform, scores = problem.optimal(), problem.uniform(), []
 
@@ -119,7 +121,7 @@ def run(
 
 
 def samples_to(history: History, epsilon: Array | float) -> Array:
-    """Return for each seed the first grid point from which on it stays epsilon-optimal; inf where it never does."""
+    """For each seed the first grid point from which on it stays epsilon-optimal; inf where it never does."""
     good = history.returns >= (history.optimal - epsilon)[:, None] - 1e-9
     stays = np.logical_and.accumulate(good[:, ::-1], axis=1)[:, ::-1]
     return np.where(stays.any(1), history.samples[stays.argmax(1)], np.inf)

@@ -1,51 +1,122 @@
-"""What several learners share: counts of a model, greedy policies, backward induction over layers."""
+"""What several learners share: their constructor, counts of a model, greedy policies, backward induction, returns."""
 
 from collections.abc import Callable
+from dataclasses import dataclass, fields
 from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pcpg.theory.learners.layout import Episodes, Index, Layout
+from pcpg.theory.learners.layout import Episodes, Index, Layout, Mixture, Streams
 from pcpg.theory.mdp import Array, Mask
 
 Bonus = Literal["hoeffding", "bernstein"]
+POSITIVE = ("scale", "delta", "epsilon", "batch", "step", "psi", "m", "omega")  # options that must be above zero
 
 
-def greedy(Q: Array) -> Array:
-    """Return the policies that are uniform over the best actions of Q [..., A]: ties break at random."""
-    best = Q.max(-1, keepdims=True) - 1e-12 <= Q
-    return best / best.sum(-1, keepdims=True)
+# the constructor
+
+
+@dataclass(eq=False)
+class TabularLearner:
+    """The constructor and the interface of a comparator: its options are the fields after these, checked here.
+
+    A subclass makes its tables in `__post_init__` and changes them, and the policies `pi` [n, S, A], in `learn`.
+    """
+
+    layout: Layout
+    streams: Streams
+    scale: float = 1.0
+    batch = 1  # not a field, unless a learner makes it one: most learn after each episode
+
+    def __post_init__(self) -> None:
+        options = {field.name: getattr(self, field.name) for field in fields(self)}
+        check(**{name: options[name] for name in POSITIVE if options.get(name) is not None})
+        if options.get("bonus") not in (None, "hoeffding", "bernstein"):
+            raise ValueError(f"bonus must be 'hoeffding' or 'bernstein', got {options['bonus']!r}")
+        self.pi, self.steps = uniform(self.layout, self.n), 0
+        self._lane: Index = np.arange(self.n)[:, None]
+
+    @property
+    def n(self) -> int:
+        """The number of seeds."""
+        return self.streams.n
+
+    def policy(self) -> Array:
+        """The current policies [n, S, A], which are scored."""
+        return self.pi
+
+    def behaviour(self) -> Array | Mixture:
+        """What plays the next episodes: the current policies, unless a learner explores with others."""
+        return self.policy()
+
+
+def check(**numbers: float) -> None:
+    """Raise a ValueError unless all numbers are positive, and delta, a probability of failure, is below one too."""
+    for name, value in numbers.items():
+        if not value > 0.0 or (name == "delta" and value >= 1.0):
+            expected = "a probability, above 0 and below 1" if name == "delta" else "a positive number"
+            raise ValueError(f"{name} must be {expected}, got {value}")
+
+
+def discount(horizon: int, gamma: float | None, below_one: bool = False) -> float:
+    """The discount gamma, by default 1 - 1/L; a ValueError unless it is in [0, 1], below one where that is asked."""
+    found = 1.0 - 1.0 / horizon if gamma is None else gamma
+    if not 0.0 <= found <= 1.0 or (below_one and found == 1.0):
+        raise ValueError(f"gamma must be a discount in [0, 1{')' if below_one else ']'}, got {gamma}")
+    return found
+
+
+def features(layout: Layout, phi: ArrayLike | None) -> Array:
+    """The features [S, A, d], one-hot on pairs if none are given; a ValueError if they do not fit the layout."""
+    shape = (layout.num_states, layout.num_actions)
+    if phi is None:
+        return np.eye(shape[0] * shape[1]).reshape(*shape, -1)
+    phi = np.asarray(phi, dtype=np.float64)
+    if phi.ndim != 3 or phi.shape[:2] != shape:
+        raise ValueError(f"features must have shape {(*shape, 'd')}, one for each pair, got {phi.shape}")
+    if not np.isfinite(phi).all() or np.linalg.norm(phi, axis=-1).max() > 1.0 + 1e-8:
+        raise ValueError("features must be finite and of norm at most one")
+    return phi
+
+
+# tables and policies
 
 
 def zeros(layout: Layout, n: int) -> Array:
-    """Return zeros [n, S, A]."""
+    """Zeros [n, S, A]."""
     return np.zeros((n, layout.num_states, layout.num_actions))
 
 
 def highest(layout: Layout, n: int) -> Array:
-    """Return the number of decisions that remain, [n, S, A]: where optimistic values start."""
+    """The number of decisions that remain, [n, S, A]: where optimistic values start."""
     return zeros(layout, n) + layout.remaining[: layout.num_states, None]
 
 
 def uniform(layout: Layout, n: int) -> Array:
-    """Return uniform policies [n, S, A]."""
+    """Uniform policies [n, S, A]."""
     return zeros(layout, n) + 1.0 / layout.num_actions
 
 
-def pair_means(shape: tuple[int, ...], s: Index, a: Index, x: Array) -> Array:
-    """Return the mean of x over the visits of each pair, all [n, B], as [n, S, A]; -inf where there was none."""
-    sums, visits = np.zeros(shape), np.zeros(shape)
-    at = (np.arange(shape[0])[:, None], s, a)
-    np.add.at(sums, at, x)
-    np.add.at(visits, at, 1.0)
-    return np.where(visits > 0.0, sums / np.maximum(visits, 1.0), -np.inf)
+def greedy(Q: Array) -> Array:
+    """The policies that are uniform over the best actions of Q [..., A]: ties break at random."""
+    best = Q.max(-1, keepdims=True) - 1e-12 <= Q
+    return best / best.sum(-1, keepdims=True)
 
 
 def greedy_where_met(Q: Array, otherwise: Array) -> Array:
-    """Return the greedy policies of Q, and the other ones in states whose Q is -inf for all actions."""
+    """The greedy policies of Q, and the other ones in states whose Q is -inf for all actions."""
     met = np.isfinite(Q).any(-1, keepdims=True)
     return np.where(met, greedy(np.where(met, Q, 0.0)), otherwise)
+
+
+def softmax(logits: Array) -> Array:
+    """The softmax over the last axis."""
+    p = np.exp(logits - logits.max(-1, keepdims=True))
+    return p / p.sum(-1, keepdims=True)
+
+
+# models
 
 
 class Counts:
@@ -72,31 +143,18 @@ class Counts:
         np.add.at(self.successors, (*at, episodes.s[..., 1:] - self._after), weight)
 
     def mean_reward(self, ridge: float = 0.0) -> Array:
-        """Return sum of rewards / (visits + ridge), 0 where nothing was seen."""
+        """The sum of rewards / (visits + ridge), 0 where nothing was seen."""
         return self.rewards / np.maximum(self.visits + ridge, 1.0)
 
     def transitions(self, ridge: float = 0.0) -> Array:
-        """Return successors / (visits + ridge), rows of zeros where nothing was seen."""
+        """The successors / (visits + ridge), rows of zeros where nothing was seen."""
         return self.successors / np.maximum(self.visits + ridge, 1.0)[..., None]
-
-
-def features(layout: Layout, phi: ArrayLike | None) -> Array:
-    """Return the features [S, A, d], one-hot on pairs if none are given, or raise a ValueError."""
-    shape = (layout.num_states, layout.num_actions)
-    if phi is None:
-        return np.eye(shape[0] * shape[1]).reshape(*shape, -1)
-    phi = np.asarray(phi, dtype=np.float64)
-    if phi.ndim != 3 or phi.shape[:2] != shape:
-        raise ValueError(f"features have shape {phi.shape}; expected {(*shape, 'd')}, one for each pair")
-    if not np.isfinite(phi).all() or np.linalg.norm(phi, axis=-1).max() > 1.0 + 1e-8:
-        raise ValueError("features must be finite and of norm at most one")
-    return phi
 
 
 def induct(
     layout: Layout, r: Array, P: Array, finish: Callable[[slice, Array], Array], value: Callable[[slice, Array], Array]
 ) -> Array:
-    """Return Q [n, S, A] by backward induction over r [n, S, A] and P [n, S, A, W].
+    """Q [n, S, A] by backward induction over r [n, S, A] and P [n, S, A, W].
 
     At each layer Q = finish(states, r + P V'), and V = value(states, Q) is passed on to the layer before.
     """
@@ -110,38 +168,52 @@ def induct(
 
 
 def plain(_: slice, Q: Array) -> Array:
-    """Return Q itself: nothing to finish."""
+    """Q itself: nothing to finish."""
     return Q
 
 
 def best(_: slice, Q: Array) -> Array:
-    """Return max_a Q."""
+    """The largest Q of each state."""
     return Q.max(-1)
 
 
-def discount(horizon: int, gamma: float | None, below_one: bool = False) -> float:
-    """Return gamma, by default 1 - 1/L, or raise a ValueError; below one where a learner divides by 1 - gamma."""
-    found = 1.0 - 1.0 / horizon if gamma is None else gamma
-    if not 0.0 <= found <= 1.0 or (below_one and found == 1.0):
-        raise ValueError(f"gamma is {gamma}; expected a discount in [0, 1{')' if below_one else ']'}")
-    return found
+def replan_where_doubled(pi: Array, visits: Array, before: Array, plan: Callable[[Index], Array]) -> None:
+    """End the epoch of the seeds of which a pair's visits doubled since `before`: their pi is greedy in plan(seeds)."""
+    ended = np.flatnonzero((visits - before >= np.maximum(before, 1.0)).any((1, 2)))
+    if ended.size:
+        pi[ended] = greedy(plan(ended))
+        before[ended] = visits[ended]
+
+
+# returns and means over batches of episodes
+
+
+def returns_to_go(r: Array, gamma: float) -> Array:
+    """The sums over k >= h of gamma^(k-h) r_k, for rewards [..., L]."""
+    G = np.zeros_like(r)
+    total = np.zeros(r.shape[:-1])
+    for h in range(r.shape[-1] - 1, -1, -1):
+        total = r[..., h] + gamma * total
+        G[..., h] = total
+    return G
+
+
+def pair_sums(shape: tuple[int, ...], s: Index, a: Index, x: Array) -> tuple[Array, Array]:
+    """The sums of x over the visits of each pair, all [n, ...], and the visits, both of shape [n, S, A]."""
+    sums, visits = np.zeros(shape), np.zeros(shape)
+    at = (np.arange(shape[0]).reshape(-1, *(1,) * (s.ndim - 1)), s, a)
+    np.add.at(sums, at, x)
+    np.add.at(visits, at, 1.0)
+    return sums, visits
+
+
+def pair_means(shape: tuple[int, ...], s: Index, a: Index, x: Array) -> Array:
+    """The mean of x over the visits of each pair, as [n, S, A]; -inf where there was none."""
+    sums, visits = pair_sums(shape, s, a, x)
+    return np.where(visits > 0.0, sums / np.maximum(visits, 1.0), -np.inf)
 
 
 def geometric_steps(u: Array, gamma: float, horizon: int) -> Index:
-    """Return steps h < L with Pr(h) ~ gamma^h from uniform numbers: times of d^pi at which the episode is not over."""
+    """Steps h < L with Pr(h) ~ gamma^h from uniform numbers: times of d^pi at which the episode is not over."""
     mass = gamma ** np.arange(horizon)
     return np.searchsorted(np.cumsum(mass[:-1]) / mass.sum(), u, side="right").astype(np.int64)
-
-
-def check(**numbers: float) -> None:
-    """Raise a ValueError unless all numbers are positive, and delta, a probability of failure, is below one too."""
-    for name, value in numbers.items():
-        if not value > 0.0 or (name == "delta" and value >= 1.0):
-            expected = "a probability, above 0 and below 1" if name == "delta" else "a positive number"
-            raise ValueError(f"{name} is {value}; expected {expected}")
-
-
-def check_bonus(bonus: Bonus) -> None:
-    """Raise a ValueError unless the bonus is one of the two."""
-    if bonus not in ("hoeffding", "bernstein"):
-        raise ValueError(f"bonus is {bonus!r}; expected 'hoeffding' or 'bernstein'")

@@ -1,0 +1,179 @@
+"""What is measured in a cell: a tuning, samples to epsilon (A), losses by misspecification (B), values on trees (C).
+
+Each function takes the arguments of its cells (see `plan`) and returns what is kept of them.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from pcpg.experiments.common import Record
+from pcpg.experiments.table1.problems import (
+    Kind,
+    Misspecified,
+    accuracy,
+    errors,
+    make,
+    make_tree,
+    misspecified,
+    unavoidable,
+)
+from pcpg.experiments.table1.settings import (
+    FACTORS,
+    FAMILIES,
+    LOSS,
+    OTHER_FACTORS,
+    REFINE,
+    SETTLE,
+    Family,
+    allowed,
+    maker,
+)
+from pcpg.theory import exact, tabular
+from pcpg.theory.bootstrapping import fitted_q_iteration, lsvi_ucb
+from pcpg.theory.learners import runner
+from pcpg.theory.learners.problem import Episodic
+from pcpg.theory.learners.registry import COMPARATORS
+from pcpg.theory.mdp import Array
+from pcpg.theory.settings import Settings, beta_from_mass
+
+TIE = float(np.log(1.25))
+"""Difference of two scores of a tuning that is noise."""
+HOPE = 1.0 / 3.0
+"""Share of its budget after which a trial is given up if no seed is better than uniform play by epsilon."""
+METHODS = ("fitted Q iteration", "LSVI-UCB", "PC-PG")
+LSVI_EPISODES = 300
+RIDGE = 1e-3
+
+
+def tune(algo: str, sizes: dict[Family, int], budget: int, seeds: Sequence[int]) -> Record:
+    """The scores of all factors and the best of them: one factor for each algorithm, chosen on other seeds.
+
+    A factor is scored on all three families at one size each: the mean of ln(samples to epsilon), where a seed that
+    did not get there counts as SETTLE times the budget.
+    """
+    problems: dict[Family, Episodic] = {family: make(family, sizes[family], seeds) for family in FAMILIES}
+    trials = [_trial(algo, factor, problems, budget, seeds) for factor in allowed(algo, FACTORS)]
+    best = choose(trials)
+    near = allowed(algo, tuple(best * step for step in REFINE))
+    trials += [_trial(algo, factor, problems, budget, seeds) for factor in near]
+    return {"trials": trials, "factor": choose(trials)}
+
+
+def choose(trials: list[Record]) -> float:
+    """The factor of the best trial; of those within TIE of it, the one nearest to the papers' own constants.
+
+    Where no factor gets there, the mean share of the optimal return over the grid of samples decides.
+    """
+    least = min(trial["log_samples"] for trial in trials)
+    good = [trial for trial in trials if trial["log_samples"] <= least + TIE]
+    if all(value is None for trial in good for found in trial["samples"].values() for value in found):
+        return max(good, key=lambda trial: round(trial["share"], 9))["factor"]
+    return min(good, key=lambda trial: abs(np.log(trial["factor"])))["factor"]
+
+
+def _trial(algo: str, factor: float, problems: dict[Family, Episodic], budget: int, seeds: Sequence[int]) -> Record:
+    grid = runner.log_grid(budget)
+    logs, shares, samples = [], [], {}
+    for family, made in problems.items():
+        settle = runner.Settle(accuracy(made), SETTLE, int(HOPE * budget))
+        history = runner.run(made, maker(algo, factor), seeds, budget, grid=grid, settle=settle)
+        found = runner.samples_to(history, settle.epsilon)
+        logs += np.log(np.where(np.isfinite(found), found, SETTLE * budget)).tolist()
+        gap = (history.optimal - history.uniform)[:, None]
+        share = (history.returns - history.uniform[:, None]) / gap
+        missing = len(grid) - share.shape[1]  # a run that ended early is taken to have stayed where it was
+        shares.append(np.concatenate([share, np.repeat(share[:, -1:], missing, axis=1)], axis=1).mean())
+        samples[family] = none_where_censored(found)
+    return {"factor": factor, "log_samples": float(np.mean(logs)), "share": float(np.mean(shares)), "samples": samples}
+
+
+def none_where_censored(samples: Array) -> list[float | None]:
+    """Numbers of samples for JSON, None where they are infinite: the seed did not get there."""
+    return [float(value) if np.isfinite(value) else None for value in samples]
+
+
+def measure_samples(
+    algo: str, family: Family, size: int, factor: float | None, budget: int, seeds: Sequence[int]
+) -> Record:
+    """Samples to epsilon of each seed, None where censored; factor None: the theorem's own constants.
+
+    They are the first point of a fixed grid from which on the current policy stays epsilon-optimal, by its exact
+    return; a seed that never gets there is censored at the budget.
+    """
+    make_learner = COMPARATORS[algo].theory if factor is None else maker(algo, factor)
+    if make_learner is None:
+        raise ValueError(f"factor must be a number for {algo}, whose paper states no constants, got None")
+    made = make(family, size, seeds)
+    settle = runner.Settle(accuracy(made), SETTLE)
+    history = runner.run(made, make_learner, seeds, budget, grid=runner.log_grid(budget), settle=settle)
+    return {
+        "samples": none_where_censored(runner.samples_to(history, settle.epsilon)),
+        "final_return": history.returns[:, -1].tolist(),
+        "optimal": history.optimal.tolist(),
+        "uniform": history.uniform.tolist(),
+        "steps": history.steps,
+    }
+
+
+def measure_losses(
+    algo: str, problem: Misspecified, kappas: Sequence[float], factor: float, budget: int, seeds: Sequence[int]
+) -> Record:
+    """A row for each error: the errors of the problem, and losses of the seeds with each factor tried.
+
+    Every learner sees the same labels. The loss is the optimal return less the exact one of the current policy, the
+    mean over the last quarter decade of the grid of samples. A learner that loses LOSS more than the best policy over
+    labels with its tuned factor may try others, and the least of its mean losses counts: what it cannot avoid with any.
+    """
+    rows = []
+    for kappa in kappas:
+        made = misspecified(problem, kappa)
+        tried = {factor: _losses(algo, factor, problem, kappa, budget, seeds)}
+        if np.mean(tried[factor]) > LOSS + unavoidable(problem, kappa):
+            for other in allowed(algo, tuple(factor * step for step in OTHER_FACTORS)):
+                tried[other] = _losses(algo, other, problem, kappa, budget, seeds)
+        best = min(tried, key=lambda each: np.mean(tried[each]))
+        rows.append(
+            {
+                "kappa": kappa,
+                **errors(made)._asdict(),
+                "factor": best,
+                "loss": tried[best],
+                "mean_loss_by_factor": {f"{each:g}": float(np.mean(found)) for each, found in tried.items()},
+            }
+        )
+    return {"rows": rows}
+
+
+def _losses(
+    algo: str, factor: float, problem: Misspecified, kappa: float, budget: int, seeds: Sequence[int]
+) -> list[float]:
+    made = misspecified(problem, kappa).episodic(len(seeds))
+    history = runner.run(made, maker(algo, factor), seeds, budget, grid=runner.log_grid(budget))
+    late = history.samples >= budget / 10.0**0.25
+    return (history.optimal - history.returns[:, late].mean(1)).tolist()
+
+
+def measure_trees(features: Kind, depth: int, seeds: Sequence[int], policies: int, pairs: int) -> Record:
+    """By method the value that is reached on the tree of each seed and the samples used, and the optimum.
+
+    Fitted Q iteration gets the model; LSVI-UCB and PC-PG, with this many policies in its cover and pairs for a critic,
+    get episodes from s0.
+    """
+    value: dict[str, list[float]] = {name: [] for name in METHODS}
+    steps: dict[str, list[int]] = {name: [] for name in METHODS}
+    optimal, beta = [], beta_from_mass(0.01, RIDGE)
+    settings = Settings(
+        N=policies, T=40, eta=10.0, lam=RIDGE, beta=beta, M=pairs, K=2 * pairs, final_episodes=2 * pairs
+    )
+    for seed in seeds:
+        tree = make_tree(features, depth, seed)
+        optimal.append(float(exact.optimal_policy(tree.mdp).V[0]))
+        fqi = fitted_q_iteration(tree.mdp, tree.phi, np.full(tree.mdp.shape, 1.0 / tree.mdp.r.size))
+        lsvi = lsvi_ucb(tree.mdp, tree.phi, LSVI_EPISODES, depth + 2, 1.0, seed)
+        ours = tabular.run(tree.mdp, tree.phi, settings, "sampled", seed)
+        reached = (fqi.value, lsvi.value, exact.value(tree.mdp, ours.pi))
+        for name, one, used in zip(METHODS, reached, (fqi.steps, lsvi.steps, ours.steps), strict=True):
+            value[name].append(float(one))
+            steps[name].append(int(used))
+    return {"value": value, "steps": steps, "optimal": optimal}
