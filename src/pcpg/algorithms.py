@@ -42,17 +42,17 @@ ALGORITHMS: dict[str, Algorithm] = {
         *("#1b6ca8", "-"),
         *(presets.PCPG_BONUS, presets.HOST_PCPG_BONUS, PCPG, EXPLOIT_COVER),
     ),
-    "ppo": Algorithm(
-        "PPO",
-        "a baseline",
-        *("#5f6b6d", ":"),
-        *(presets.PPO, presets.HOST_BASELINE, BASELINE),
-    ),
     "ppo-rnd": Algorithm(
         "PPO+RND",
         "PPO with random network distillation",
         *("#d1495b", "--"),
         *(presets.PPO_RND, presets.HOST_RND, BASELINE),
+    ),
+    "ppo": Algorithm(
+        "PPO",
+        "a baseline",
+        *("#5f6b6d", ":"),
+        *(presets.PPO, presets.HOST_BASELINE, BASELINE),
     ),
 }
 

@@ -45,9 +45,8 @@ class TrainFlags:
     environment: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="ENV")]
     """Environment id; `pcpg envs` lists them with their options. From other libraries: gymnasium:ID, bsuite:NAME,
     gymnax:NAME."""
-    algo: Literal["pcpg", "pcpg-bonus", "ppo", "ppo-rnd"] = "pcpg"
-    """pcpg explores, then exploits; pcpg-bonus explores with the reward added; ppo is plain PPO; ppo-rnd is PPO with
-    random network distillation."""
+    algo: str = "pcpg"
+    """Algorithm."""
     seeds: int = 1
     """Number of seeds, all trained in one program."""
     seed: int = 0
@@ -151,6 +150,7 @@ def _env_options(flags: Any, given: "RunConfig") -> dict[str, Any]:
 
 def _train_type(given: "RunConfig") -> Any:
     """The dataclass of the flags of `train`, for this environment and this algorithm."""
+    from pcpg.algorithms import ALGORITHMS
     from pcpg.config import PCPGConfig
     from pcpg.envs.adapters.names import is_outside
     from pcpg.features import FEATURES
@@ -174,10 +174,13 @@ def _train_type(given: "RunConfig") -> Any:
         ]
     without_prefix = Annotated[type(given.agent), tyro.conf.arg(name="")]
     fields.append(("agent", without_prefix, dataclasses.field(default=given.agent)))
+    about_algos = "; ".join(f"{name}: {algorithm.about}" for name, algorithm in ALGORITHMS.items())
+    algos = Annotated[Literal[tuple(ALGORITHMS)], tyro.conf.arg(help=f"{about_algos}.")]
+    fields.append(("algo", algos, dataclasses.field(default=given.algo)))
     fields += [
         (field.name, field.type, dataclasses.field(default=getattr(given, field.name)))
         for field in dataclasses.fields(TrainFlags)
-        if field.name in ("algo", "seeds", "seed", "lanes")
+        if field.name in ("seeds", "seed", "lanes")
     ]
     made = dataclasses.make_dataclass("Train", fields, bases=(TrainFlags,), frozen=True)
     made.__doc__ = f"Train {given.algo} on {given.env} and write a run folder.\n\n{about}"

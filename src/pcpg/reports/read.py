@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from pcpg.algorithms import label
 from pcpg.envs.adapters.names import OURS, is_on_host
 from pcpg.envs.protocol import Environment
 from pcpg.envs.registry import make
@@ -17,9 +18,6 @@ from pcpg.runs.folder import RunFolder
 from pcpg.runs.metrics import read_whole_metrics
 
 Record = dict[str, Any]
-
-ALGORITHMS = {"pcpg": "PC-PG", "pcpg-bonus": "PC-PG (reward bonus)", "ppo": "PPO", "ppo-rnd": "PPO+RND"}
-"""What people call the algorithms."""
 
 
 class CoverData(NamedTuple):
@@ -49,7 +47,7 @@ class RunData:
     def algo(self) -> str:
         """The algorithm, as people call it."""
         algo = str(self.config["algo"])
-        return ALGORITHMS.get(algo, algo) + (" (given cover)" if self.source else "")
+        return label(algo) + (" (given cover)" if self.source else "")
 
     @property
     def source(self) -> str:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from pcpg.algorithms import ALGORITHMS
 from pcpg.envs.registry import UnknownEnvironment, spec
 from pcpg.reports import visits
 from pcpg.reports.figures import curve_chart, growth_chart, timing_chart, weights_chart
@@ -15,7 +16,8 @@ from pcpg.reports.statistics import Curve, certify, iqm_curve, success_curve
 from pcpg.reports.svg import Figure
 from pcpg.reports.text import duration, in_python, number, with_config, with_flags, without_flags
 
-LOOKS = {"pcpg": 0, "pcpg-bonus": 0, "ppo-rnd": 1, "ppo": 2}
+COLOURS = list(dict.fromkeys(algorithm.colour for algorithm in ALGORITHMS.values()))
+LOOKS = {algo: COLOURS.index(algorithm.colour) for algo, algorithm in ALGORITHMS.items()}
 """The style of each algorithm by its number, as in the figures of the experiments."""
 
 
