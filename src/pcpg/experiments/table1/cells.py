@@ -50,7 +50,7 @@ class Store:
         path = self.out / "cells" / f"{cell.name}.json"
         for old, algo in OLD_NAMES.items():
             before = path.with_name(path.name.replace(f"-{algo}", f"-{old}"))
-            if cell.arguments.get("algo") == algo and before.exists():
+            if cell.arguments.get("algo") == algo and before.exists() and not path.exists():
                 return before
         return path
 

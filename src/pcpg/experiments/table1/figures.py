@@ -5,7 +5,7 @@ from typing import Any
 
 from pcpg.experiments.common import Record
 from pcpg.experiments.table1.measures import METHODS
-from pcpg.experiments.table1.problems import KINDS
+from pcpg.experiments.table1.problems import TREE_KINDS
 from pcpg.experiments.table1.settings import FAMILIES, SIZE_NAMES
 from pcpg.experiments.table1.table import name_of
 from pcpg.reports.figures import new_figure, save
@@ -103,8 +103,8 @@ def values_on_trees(summary: Record) -> Any:
     """Value reached on trees of growing depth, a panel for each kind of features."""
     if not summary["trees"]:
         return None
-    figure, axes = new_figure(1, len(KINDS), width=7.5, height=2.6, sharey=True)
-    for axis, kind in zip(axes[0], KINDS, strict=True):
+    figure, axes = new_figure(1, len(TREE_KINDS), width=7.5, height=2.6, sharey=True)
+    for axis, kind in zip(axes[0], TREE_KINDS, strict=True):
         rows = [row for row in summary["trees"] if row["features"] == kind]
         for method, colour, style in zip(METHODS, ("#d1495b", "#3c3c3c", "#1b6ca8"), ("--", ":", "-"), strict=True):
             depths, values = [row["depth"] for row in rows], [row["value"][method] for row in rows]

@@ -9,8 +9,8 @@ import numpy as np
 
 from pcpg.experiments.common import Record
 from pcpg.experiments.table1.problems import (
-    Kind,
     Misspecified,
+    TreeKind,
     accuracy,
     errors,
     make,
@@ -154,7 +154,7 @@ def _losses(
     return (history.optimal - history.returns[:, late].mean(1)).tolist()
 
 
-def measure_trees(features: Kind, depth: int, seeds: Sequence[int], policies: int, pairs: int) -> Record:
+def measure_trees(features: TreeKind, depth: int, seeds: Sequence[int], policies: int, pairs: int) -> Record:
     """By method the value that is reached on the tree of each seed and the samples used, and the optimum.
 
     Fitted Q iteration gets the model; LSVI-UCB and PC-PG, with this many policies in its cover and pairs for a critic,

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
 from pcpg.experiments.common import Record
-from pcpg.experiments.table1.problems import KINDS, MISSPECIFIED
+from pcpg.experiments.table1.problems import MISSPECIFIED, TREE_KINDS
 from pcpg.experiments.table1.settings import FAMILIES, TUNING_SEED, Experiment, Family, Table1Settings
 from pcpg.theory.learners.registry import COMPARATORS
 
@@ -48,7 +48,7 @@ def first_cells(settings: Table1Settings, algos: Sequence[str], only: Sequence[E
                     "pairs": settings.tree_pairs,
                 },
             )
-            for kind in KINDS
+            for kind in TREE_KINDS
             for depth in reversed(settings.depths)
         ]
     return cells

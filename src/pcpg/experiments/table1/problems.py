@@ -34,9 +34,9 @@ from pcpg.theory.mdp import Array, Mask, TabularMDP
 from pcpg.theory.tree import Tree, adversarial_tree, deluding_tree, random_tree
 
 Misspecified = Literal["mix", "wait", "local"]
-Kind = Literal["random", "searched", "deluding"]
+TreeKind = Literal["random", "searched", "deluding"]
 MISSPECIFIED: tuple[Misspecified, ...] = ("mix", "wait", "local")
-KINDS: tuple[Kind, ...] = ("random", "searched", "deluding")
+TREE_KINDS: tuple[TreeKind, ...] = ("random", "searched", "deluding")
 ACTIONS, WAIT = 3, 4
 LARGEST_ERROR = 0.5
 TREE_GAMMA = 0.9
@@ -56,7 +56,7 @@ def accuracy(made: Episodic) -> Array:
     return EPSILON * (made.optimal() - made.uniform())
 
 
-def make_tree(features: Kind, depth: int, seed: int) -> Tree:
+def make_tree(features: TreeKind, depth: int, seed: int) -> Tree:
     """A tree with features of a kind."""
     if features == "random":
         return random_tree(depth, seed=seed, gamma=TREE_GAMMA)
