@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pcpg.theory import exact, linear_mdp, problems
+from pcpg.theory import exact, problems
 from pcpg.theory.mdp import (
     TabularMDP,
     aggregation_features,
@@ -142,7 +142,7 @@ def test_the_optimal_policy_agrees_with_quantecon(seed, gamma):
 @settings(max_examples=20, deadline=None)
 @given(seeds)
 def test_linear_mdps_are_linear_with_the_stated_norms(seed):
-    made = linear_mdp.random_linear_mdp(seed, 12, 3, 4)
+    made = problems.random_linear_mdp(seed, 12, 3, 4)
     np.testing.assert_allclose(made.phi @ made.mu, made.mdp.P, atol=1e-12)
     np.testing.assert_allclose(made.phi @ made.theta, made.mdp.r, atol=1e-12)
     signs = np.sign(np.random.default_rng(seed).normal(size=(200, 12)))
@@ -153,7 +153,7 @@ def test_linear_mdps_are_linear_with_the_stated_norms(seed):
 @settings(max_examples=20, deadline=None)
 @given(seeds)
 def test_values_by_the_factors_of_a_linear_MDP_equal_those_by_its_transitions(seed):
-    made = linear_mdp.random_linear_mdp(seed, 12, 3, 4)
+    made = problems.random_linear_mdp(seed, 12, 3, 4)
     plain = TabularMDP(made.mdp.P, made.mdp.r, made.mdp.gamma)
     pi = random_policy(made.mdp, seed)
     for ours, theirs in zip(exact.evaluate(made.mdp, pi), exact.evaluate(plain, pi), strict=True):

@@ -13,8 +13,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pcpg.theory.mdp import Array
-from pcpg.theory.samplers import Index
+from pcpg.theory.mdp import Array, Index
+from pcpg.theory.settings import Settings
+
+Regress = Callable[[Array], Callable[[Array], Array]]  # weights over pairs -> targets -> theta; factorised once
 
 RANK_CUTOFF = 1e-12  # singular values below this share of the largest are rounding, not data
 
@@ -72,6 +74,27 @@ def least_squares(factor: Factor, target: Array, W: float = np.inf) -> Array:
         upper = float(np.linalg.norm(moment)) / W  # there the norm is at most W, since square >= 0
         solution = moment / (square + multiplier(lambda mu: float(np.linalg.norm(moment / (square + mu))), upper, W))
     return solution if right is None else solution @ right
+
+
+def regression(phi: Array, labels: Index | None, W: float) -> Regress:
+    """Least squares with these features: from weights over pairs and targets [S, A] to the best theta."""
+
+    def regress(weights: Array) -> Callable[[Array], Array]:
+        factor = factorise(phi, weights, labels)
+        return lambda target: least_squares(factor, target, W)
+
+    return regress
+
+
+def fit_samples(phi: Array, regress: Regress, settings: Settings, s: Index, a: Index, y: Array) -> Array:
+    """theta^t from M pairs and their targets, by the solver of the settings."""
+    if settings.critic == "sgd":
+        return projected_sgd(phi[s, a][None], y[None], settings.W, settings.sgd_step)[0]
+    # Least squares on samples is least squares on pairs, weighted by counts, with the mean target of each pair.
+    index, size = s * phi.shape[1] + a, phi.shape[0] * phi.shape[1]
+    counts = np.bincount(index, minlength=size)
+    means = np.bincount(index, weights=y, minlength=size) / np.maximum(counts, 1)
+    return regress(counts / len(y))(means)
 
 
 def multiplier(norm: Callable[[float], float], upper: float, W: float) -> float:

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 Array = NDArray[np.float64]
+Index = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
 SUM_TOLERANCE = 1e-8  # rows of P and of policies; float32 tables should be normalised before they come here

@@ -26,7 +26,7 @@ import math
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
-from pcpg.theory.information import finite_dimensional_bound, rbf_bound
+from pcpg.theory.analysis import finite_dimensional_bound, rbf_bound
 from pcpg.theory.mdp import check_gamma
 
 Gain = Callable[[float], float]  # N -> a bound on I_N(1)
@@ -36,7 +36,7 @@ class Numbers(NamedTuple):
     """Parameters and costs; floats, since they outgrow every integer type."""
 
     T: float
-    lam: float
+    ridge: float
     beta: float
     N: float
     information_gain: float
@@ -110,6 +110,7 @@ def sgd_samples(eps_stat: float, W: float, gamma: float, failures: float) -> tup
 
 
 def _costs(
+    *,
     T: float,
     beta: float,
     N: float,
@@ -128,26 +129,27 @@ def _costs(
     outer = (1.0 / (1.0 - gamma) / epsilon) ** 2 / 2.0 * math.log(2.0 * N / delta)
     episodes = N * T * inner + N * outer
     return Numbers(
-        T,
-        1.0,
-        beta,
-        N,
-        gain,
-        eps_stat,
-        M,
-        K,
-        critic,
-        covariance,
-        critic + covariance,
-        steps,
-        episodes,
-        episodes / (1.0 - gamma),
+        T=T,
+        ridge=1.0,
+        beta=beta,
+        N=N,
+        information_gain=gain,
+        eps_stat=eps_stat,
+        M=M,
+        K=K,
+        pairs_critic=critic,
+        pairs_covariance=covariance,
+        pairs_total=critic + covariance,
+        steps_total=steps,
+        episodes_choice=episodes,
+        steps_choice=episodes / (1.0 - gamma),
     )
 
 
 def theorem(
     epsilon: float,
     gamma: float,
+    *,
     num_actions: int,
     W: float,
     gain: Gain,
@@ -164,18 +166,20 @@ def theorem(
         raise ValueError("expected num_actions >= 1, W > 0 and intrinsic_dim >= 1")
     g, x = 1.0 - gamma, epsilon * (1.0 - gamma)
     T = max(1.0, 4.0 * W**2 * math.log(num_actions) / x**2)
+    asked = {"T": T, "epsilon": epsilon, "delta": delta, "gamma": gamma}
 
     N = solve_N(4.0 * W**2 / x**3, gain)
     I_N = gain(N)
     M = 144.0 * W**4 * I_N**2 * math.log(N * T / delta) / (epsilon**6 * g**10)
     K = 32.0 * N**2 * math.log(N * intrinsic_dim / delta)
-    paper = _costs(T, x**2 / (4.0 * W**2), N, I_N, x**3 / (4.0 * I_N), M, K, epsilon, delta, gamma)
+    eps_stat = x**3 / (4.0 * I_N)
+    paper = _costs(beta=x**2 / (4.0 * W**2), N=N, gain=I_N, eps_stat=eps_stat, M=M, K=K, **asked)
 
     N = solve_N(128.0 * W**2 / (epsilon**3 * g**4), gain)
     I_N, eps_stat = gain(N), 4.0 * W**2 / N
     M, _ = sgd_samples(eps_stat, W, gamma, N * T / delta)
     K = 32.0 * N**2 * math.log(8.0 * N * intrinsic_dim / delta)
-    corrected = _costs(T, x**2 / (32.0 * W**2), N, I_N, eps_stat, M, K, epsilon, delta, gamma)
+    corrected = _costs(beta=x**2 / (32.0 * W**2), N=N, gain=I_N, eps_stat=eps_stat, M=M, K=K, **asked)
     return Theorem(epsilon, delta, gamma, num_actions, W, intrinsic_dim, paper, corrected)
 
 

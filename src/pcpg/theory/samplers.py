@@ -15,11 +15,8 @@ Q-estimates are sums of UNdiscounted rewards up to the stopping time: unbiased f
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from pcpg.theory.mdp import Array, TabularMDP
-
-Index = NDArray[np.int64]
+from pcpg.theory.mdp import Array, Index, TabularMDP
 
 
 class Pairs(NamedTuple):

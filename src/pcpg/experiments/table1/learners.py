@@ -52,5 +52,5 @@ def _pcpg(layout: Layout, streams: Streams, scale: float) -> Learner:
 
 def pcpg_settings(layout: Layout, dim: int) -> Settings:
     """Return settings of PC-PG that serve all three families: `practical`'s known mass, and less noisy critics."""
-    mass = 1.0 / practical(layout, dim).beta - practical(layout, dim).lam
+    mass = 1.0 / practical(layout, dim).beta - practical(layout, dim).ridge
     return Settings(T=10, eta=10.0, beta=beta_from_mass(mass), M=max(100, 3 * dim), K=1000)

@@ -13,10 +13,9 @@ import numpy as np
 from pcpg.experiments.common import Record
 from pcpg.experiments.table1.settings import Settings
 from pcpg.theory import exact, tabular
-from pcpg.theory.bootstrapping import fitted_q_iteration, lsvi_ucb
+from pcpg.theory.examples import BinaryTree, adversarial_tree, deluding_tree, fitted_q_iteration, lsvi_ucb, random_tree
 from pcpg.theory.settings import Settings as Algorithm1Settings
 from pcpg.theory.settings import beta_from_mass
-from pcpg.theory.tree import Tree, adversarial_tree, deluding_tree, random_tree
 
 Kind = Literal["random", "searched", "deluding"]
 KINDS: tuple[Kind, ...] = ("random", "searched", "deluding")
@@ -41,7 +40,7 @@ def algorithm1_settings(policies: int, pairs: int) -> Algorithm1Settings:
     """Return the settings of PC-PG for a cover of so many policies, so many pairs for each critic."""
     beta = beta_from_mass(0.01, RIDGE)
     return Algorithm1Settings(
-        N=policies, T=40, eta=10.0, lam=RIDGE, beta=beta, M=pairs, K=2 * pairs, final_episodes=2 * pairs
+        N=policies, T=40, eta=10.0, ridge=RIDGE, beta=beta, M=pairs, K=2 * pairs, final_episodes=2 * pairs
     )
 
 
@@ -63,7 +62,7 @@ def measure(features: Kind, depth: int, seeds: Sequence[int], policies: int, pai
     return {"value": value, "steps": steps, "optimal": optimal}
 
 
-def make_tree(features: Kind, depth: int, seed: int) -> Tree:
+def make_tree(features: Kind, depth: int, seed: int) -> BinaryTree:
     """Return a tree with features of a kind."""
     if features == "random":
         return random_tree(depth, seed=seed, gamma=GAMMA)
