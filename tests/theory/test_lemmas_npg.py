@@ -151,7 +151,7 @@ def test_the_whole_bound_holds_on_linear_MDPs_and_is_never_near(scene, ratios, s
     found = tabular.run(it.mdp, it.phi, chosen, "exact")
     gain = max_information_gain(it.mdp, it.phi, N + 1, 1.0, tol=1e-2)
     bound = analysis.agnostic_bound(it.mdp, T=T, N=N, W=W, beta=chosen.beta, ridge=1.0, gain=gain.value + gain.gap)
-    gap = exact.optimal_policy(it.mdp).V[it.mdp.s0] - max(e.value for e in found.episodes)
+    gap = exact.optimal_policy(it.mdp).V[it.mdp.s0] - max(e.value for e in found.rounds)
     ratios.check("final bound on V* - max V^n", gap, bound.total)
 
 

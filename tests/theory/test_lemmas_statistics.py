@@ -55,17 +55,17 @@ def test_the_potential_argument_bounds_all_bonuses_collected(scene, ratios, seed
     g, N = 1 - it.mdp.gamma, 6
     beta = beta_from_mass(0.02)
     found = tabular.run(it.mdp, it.phi, Settings(N=N, T=8, eta=5.0, beta=beta), "exact")
-    collected = sum(e.value_bonus - e.value for e in found.episodes)
+    collected = sum(e.value_bonus - e.value for e in found.rounds)
     gain = found.bonuses[-1].log_det - found.bonuses[0].log_det
     ratios.check("potential argument, 2 I_N/(beta (1-gamma)^2)", collected, 2 * gain / (beta * g**2))
 
 
-def test_the_potential_argument_as_printed_fails_where_one_pair_stays_unknown_for_two_episodes():
+def test_the_potential_argument_as_printed_fails_where_one_pair_stays_unknown_for_two_rounds():
     """Printed: 2 I_N/(beta (1-gamma)). One state, one action, gamma = 0.9: 100 collected against 48.8."""
     mdp = TabularMDP(np.ones((1, 1, 1)), np.zeros((1, 1)), 0.9)
     beta, g = 0.45, 0.1
     found = tabular.run(mdp, np.ones((1, 1, 1)), Settings(N=1, T=1, beta=beta), "exact")
-    collected = sum(e.value_bonus - e.value for e in found.episodes)
+    collected = sum(e.value_bonus - e.value for e in found.rounds)
     gain = found.bonuses[-1].log_det
     assert collected == pytest.approx(100.0) and gain == pytest.approx(np.log(3))
     assert collected > 2 * gain / (beta * g)

@@ -139,7 +139,7 @@ class AggregationCommand(DrawnOutput):
             draw_aggregation(off, on, self.png)
         return finish({"gamma": self.gamma, "off_path": off, "on_path": on}, self.out)
 
-    def _one(self, made: examples.Aggregated) -> Result:
+    def _one(self, made: examples.Swamp) -> Result:
         mdp, phi = made.mdp, made.phi
         settings = Settings(N=12, T=60, eta=10.0, beta=beta_from_mass(0.01), M=2000, K=4000)
         found = tabular.run(mdp, phi, settings, self.mode, self.seed)

@@ -37,7 +37,7 @@ from pcpg.theory.npg import known_states
 
 
 def comparator_distribution(mdp: TabularMDP, comparator: Array) -> Array:
-    """Return d*(s, a) = d^{pi*}(s) x Uniform(A)."""
+    """d*(s, a) = d^{pi*}(s) x Uniform(A)."""
     return exact.uniform_start_pairs(mdp, exact.occupancy(mdp, comparator).sum(1))
 
 
@@ -52,7 +52,7 @@ class TransferError(NamedTuple):
 
 
 def transfer_error(phi: Array, rho: Array, d_star: Array, target: Array, W: float = np.inf) -> TransferError:
-    """Return the error under d* of a best fit of `target` under rho, minimised within the argmin where W allows it."""
+    """The error under d* of a best fit of `target` under rho, minimised within the argmin where W allows it."""
     flat, y = phi.reshape(-1, phi.shape[-1]), target.reshape(-1)
     theta = critic.least_squares(critic.factorise(phi, rho), target, W)
     base = critic.loss(phi, d_star, target, theta)
@@ -78,7 +78,7 @@ def transfer_error(phi: Array, rho: Array, d_star: Array, target: Array, W: floa
 
 
 def misspecification(mdp: TabularMDP, labels: Index) -> Array:
-    """Return eps_misspec(z): the largest l1 distance of transitions or difference of rewards within each label."""
+    """eps_misspec(z): the largest l1 distance of transitions or difference of rewards within each label."""
     flat, P, r = labels.reshape(-1), mdp.P.reshape(-1, mdp.num_states), mdp.r.reshape(-1)
     found = np.zeros(int(flat.max()) + 1)
     for z in np.unique(flat):
@@ -92,21 +92,21 @@ def misspecification(mdp: TabularMDP, labels: Index) -> Array:
 
 
 def average_misspecification(mdp: TabularMDP, labels: Index, comparator: Array) -> float:
-    """Return E_{s ~ d^{pi*}} max_a eps_misspec(phi(s, a))."""
+    """E_{s ~ d^{pi*}} max_a eps_misspec(phi(s, a))."""
     worst = misspecification(mdp, labels)[labels]
     worst = np.where(mdp.available, worst, 0.0).max(1)
     return float(exact.occupancy(mdp, comparator).sum(1) @ worst)
 
 
 def concentrability(d_star: Array, nu: Array) -> float:
-    """Return the largest ratio d*(x) / nu(x); infinite where nu misses what d* visits."""
+    """The largest ratio d*(x) / nu(x); infinite where nu misses what d* visits."""
     seen = d_star > 0.0
     with np.errstate(divide="ignore"):
         return float((d_star[seen] / nu[seen]).max())
 
 
 def relative_condition_number(phi: Array, d_star: Array, nu: Array) -> float:
-    """Return kappa = sup_w (w' Sigma_d* w) / (w' Sigma_nu w); infinite where nu misses a direction of d*."""
+    """kappa = sup_w (w' Sigma_d* w) / (w' Sigma_nu w); infinite where nu misses a direction of d*."""
     sigma_star, sigma_nu = exact.covariance(phi, d_star), exact.covariance(phi, nu)
     eigenvalues, vectors = np.linalg.eigh(sigma_nu)
     seen = eigenvalues > critic.RANK_CUTOFF * eigenvalues[-1]
@@ -118,7 +118,7 @@ def relative_condition_number(phi: Array, d_star: Array, nu: Array) -> float:
 
 
 def escape_probability(d: Array, b: Array) -> float:
-    """Return Pr_d((s, a) has a positive bonus)."""
+    """Pr_d((s, a) has a positive bonus)."""
     return float(d[b > 0.0].sum())
 
 
@@ -148,7 +148,7 @@ def agnostic_bound(
     eps_stat: float = 0.0,
     eps_bias: float = 0.0,
 ) -> Bounds:
-    """Return the true form of the regret bound (exact covariances), term by term, with eta = sqrt(log A / T) / W."""
+    """The true form of the regret bound (exact covariances), term by term, with eta = sqrt(log A / T) / W."""
     g, A = 1.0 - mdp.gamma, mdp.num_actions
     c = (1.0 / ridge) / np.log1p(1.0 / ridge)  # of the trace argument; the paper's 2 for lambda >= 1
     return Bounds(
@@ -161,12 +161,12 @@ def agnostic_bound(
 
 
 def aggregation_bias(mdp: TabularMDP, labels: Index, comparator: Array) -> float:
-    """Return the state-aggregation theorem's last term: 2 E_{d*} max_a eps_misspec / (1-gamma)^3."""
+    """The state-aggregation theorem's last term: 2 E_{d*} max_a eps_misspec / (1-gamma)^3."""
     return 2.0 * average_misspecification(mdp, labels, comparator) / (1.0 - mdp.gamma) ** 3
 
 
 def augmented_mdp(mdp: TabularMDP, b: Array) -> TabularMDP:
-    """Return M^n: rewards r + b, and action A available only in states outside K^n, where it stays and pays 1."""
+    """M^n: rewards r + b, and action A available only in states outside K^n, where it stays and pays 1."""
     S, A = mdp.shape
     unknown = ~known_states(b, mdp.available)
     P, r = np.zeros((S, A + 1, S)), np.zeros((S, A + 1))
@@ -178,28 +178,28 @@ def augmented_mdp(mdp: TabularMDP, b: Array) -> TabularMDP:
 
 
 def augmented_comparator(mdp: TabularMDP, b: Array, comparator: Array) -> Array:
-    """Return pi_tilde^n[s, A + 1]: the comparator where all actions are known, a_dagger elsewhere."""
+    """pi_tilde^n[s, A + 1]: the comparator where all actions are known, a_dagger elsewhere."""
     known = known_states(b, mdp.available)
     plain = check_policy(mdp, comparator) * known[:, None]
     return np.concatenate([plain, (~known)[:, None].astype(np.float64)], axis=1)
 
 
 def extend_policy(pi: Array) -> Array:
-    """Return the policy on M^n that never takes a_dagger."""
+    """The policy on M^n that never takes a_dagger."""
     return np.concatenate([pi, np.zeros((len(pi), 1))], axis=1)
 
 
 def information_gain(sigmas: Array, ridge: float = 1.0) -> float:
-    """Return log det(I + (1/lambda) sum_i Sigma_i) for covariances [n, d, d]."""
+    """log det(I + (1/lambda) sum_i Sigma_i) for covariances [n, d, d]."""
     total = np.asarray(sigmas).sum(0)
     return float(np.log1p(np.maximum(np.linalg.eigvalsh(total), 0.0) / ridge).sum())
 
 
 def intrinsic_dimension(sigma: Array) -> float:
-    """Return tr(Sigma) / norm(Sigma), at least one and at most the rank."""
+    """tr(Sigma) / norm(Sigma), at least one and at most the rank."""
     top = float(np.linalg.eigvalsh(sigma)[-1])
     if top <= 0.0:
-        raise ValueError("the intrinsic dimension of a zero covariance is not defined")
+        raise ValueError("sigma must have a positive eigenvalue to have an intrinsic dimension, got none")
     return float(np.trace(sigma)) / top
 
 
@@ -215,10 +215,10 @@ class MaxGain(NamedTuple):
 def max_information_gain(
     mdp: TabularMDP, phi: Array, N: int, ridge: float = 1.0, tol: float = 1e-3, max_iterations: int = 2000
 ) -> MaxGain:
-    """Return I_N(lambda) of the MDP by Frank-Wolfe with away steps over occupancies, with its duality gap."""
+    """I_N(lambda) of the MDP by Frank-Wolfe with away steps over occupancies, with its duality gap."""
     phi = check_features(mdp, phi)
     if N < 1 or ridge <= 0.0:
-        raise ValueError(f"N is {N} and lambda is {ridge}; expected N >= 1 and lambda > 0")
+        raise ValueError(f"N must be 1 or more and ridge positive, got {N} and {ridge}")
     scale, dim = N / ridge, phi.shape[-1]
     atoms, weights = [exact.occupancy(mdp, uniform_policy(mdp))], np.ones(1)
     gap, gain, iterations = np.inf, 0.0, 0
@@ -252,7 +252,7 @@ def max_information_gain(
 
 
 def _line_search(phi: Array, M: Array, scale: float, direction: Array, limit: float) -> float:
-    """Return the t in [0, limit] that maximises log det(M + t scale Cov(direction)), by bisection on its slope."""
+    """The t in [0, limit] that maximises log det(M + t scale Cov(direction)), by bisection on its slope."""
     lower = np.linalg.cholesky(M)
     flat = phi.reshape(-1, phi.shape[-1])
     change = scale * (flat.T * direction.reshape(-1)) @ flat
@@ -272,10 +272,10 @@ def _line_search(phi: Array, M: Array, scale: float, direction: Array, limit: fl
 
 
 def finite_dimensional_bound(N: float, dim: int, ridge: float = 1.0) -> float:
-    """Return d log(1 + N/lambda): the information gain of d features of norm at most one cannot be larger."""
+    """d log(1 + N/lambda): the information gain of d features of norm at most one cannot be larger."""
     return dim * float(np.log1p(N / ridge))
 
 
 def rbf_bound(N: float, dim: int, constant: float = 1.0) -> float:
-    """Return constant * log(N + 1)^(d+1), the RBF rate of Srinivas et al.; they give no constant: it is asked for."""
+    """constant * log(N + 1)^(d+1), the RBF rate of Srinivas et al.; they give no constant: it is asked for."""
     return constant * float(np.log1p(N)) ** (dim + 1)

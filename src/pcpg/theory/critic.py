@@ -31,7 +31,7 @@ class Factor(NamedTuple):
 
 
 def partition_labels(phi: Array) -> Index | None:
-    """Return the label of each pair if phi is one-hot (tabular, aggregation), else None."""
+    """The label of each pair if phi is one-hot (tabular, aggregation), else None."""
     flat = phi.reshape(-1, phi.shape[-1])
     labels = flat.argmax(1)
     one_hot = (np.count_nonzero(flat, axis=1) == 1).all() and (flat[np.arange(len(flat)), labels] == 1.0).all()
@@ -39,7 +39,7 @@ def partition_labels(phi: Array) -> Index | None:
 
 
 def factorise(phi: Array, weights: Array, labels: Index | None = None) -> Factor:
-    """Return the factorisation of sqrt(weights) phi; pass `partition_labels(phi)` for the diagonal case."""
+    """The factorisation of sqrt(weights) phi; pass `partition_labels(phi)` for the diagonal case."""
     flat, w = phi.reshape(-1, phi.shape[-1]), weights.reshape(-1)
     root = np.sqrt(w)
     if labels is not None:
@@ -56,7 +56,7 @@ def factorise(phi: Array, weights: Array, labels: Index | None = None) -> Factor
 
 
 def least_squares(factor: Factor, target: Array, W: float = np.inf) -> Array:
-    """Return the minimiser theta with norm(theta) <= W; the one of least norm where there are several."""
+    """The minimiser theta with norm(theta) <= W; the one of least norm where there are several."""
     root, singular, left, right = factor
     y = target.reshape(-1)
     if right is None:
@@ -98,7 +98,7 @@ def fit_samples(phi: Array, regress: Regress, settings: Settings, s: Index, a: I
 
 
 def multiplier(norm: Callable[[float], float], upper: float, W: float) -> float:
-    """Return the least mu in [0, upper], to rounding, with norm(mu) <= W; norm decreases and norm(upper) <= W."""
+    """The least mu in [0, upper], to rounding, with norm(mu) <= W; norm decreases and norm(upper) <= W."""
     lower = 0.0
     while True:
         middle = (lower + upper) / 2.0
@@ -108,22 +108,22 @@ def multiplier(norm: Callable[[float], float], upper: float, W: float) -> float:
 
 
 def loss(phi: Array, weights: Array, target: Array, theta: Array) -> float:
-    """Return L(theta; w, y) = E_w (theta . phi - y)^2 (the paper's critic loss)."""
+    """L(theta; w, y) = E_w (theta . phi - y)^2 (the paper's critic loss)."""
     return float(np.sum(weights * (phi @ theta - target) ** 2))
 
 
 def lemma_step(W: float, H: float, N: int) -> float:
-    """Return the step for which the SGD lemma is true: W / ((W + H) sqrt N)."""
+    """The step for which the SGD lemma is true: W / ((W + H) sqrt N)."""
     return W / ((W + H) * np.sqrt(N))
 
 
 def lemma_excess(W: float, H: float, N: int, delta: float) -> float:
-    """Return the excess loss of the SGD lemma, true form: (2 + 4 sqrt(2 ln(1/delta))) W (W + H) / sqrt N."""
+    """The excess loss of the SGD lemma, true form: (2 + 4 sqrt(2 ln(1/delta))) W (W + H) / sqrt N."""
     return (2.0 + 4.0 * np.sqrt(2.0 * np.log(1.0 / delta))) * W * (W + H) / np.sqrt(N)
 
 
 def projected_sgd(x: Array, y: Array, W: float, step: float) -> Array:
-    """Return the averaged iterate of projected SGD on each repetition: x [R, N, d], y [R, N] -> theta [R, d]."""
+    """The averaged iterate of projected SGD on each repetition: x [R, N, d], y [R, N] -> theta [R, d]."""
     repetitions, N, dim = x.shape
     theta, total = np.zeros((repetitions, dim)), np.zeros((repetitions, dim))
     for i in range(N):

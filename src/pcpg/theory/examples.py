@@ -47,14 +47,14 @@ class Bootstrapped(NamedTuple):
 
 
 def greedy(mdp: TabularMDP, Q: Array) -> Array:
-    """Return the policy that is uniform over the best available actions: a tie is not broken by an action's number."""
+    """The policy that is uniform over the best available actions: a tie is not broken by an action's number."""
     Q = np.where(mdp.available, Q, -np.inf)
     best = (Q.max(1, keepdims=True) - 1e-9 <= Q).astype(np.float64)
     return best / best.sum(1, keepdims=True)
 
 
 def fitted_q_iteration(mdp: TabularMDP, phi: Array, weights: Array, iterations: int = 200) -> Bootstrapped:
-    """Return fitted Q iteration with exact backups and population least squares under `weights` over pairs.
+    """Fitted Q iteration with exact backups and population least squares under `weights` over pairs.
 
     Values are clipped to [0, r_max/(1-gamma)], which keeps it from diverging; nothing else stands in its way.
     """
@@ -73,14 +73,15 @@ def fitted_q_iteration(mdp: TabularMDP, phi: Array, weights: Array, iterations: 
 def lsvi_ucb(
     mdp: TabularMDP, phi: Array, episodes: int, length: int, scale: float, seed: int = 0, ridge: float = 1.0
 ) -> Bootstrapped:
-    """Return LSVI-UCB, stationary and discounted: greedy play on ridge regression plus scale sqrt(phi' Lambda^-1 phi).
+    """LSVI-UCB, stationary and discounted: greedy play on ridge regression plus scale sqrt(phi' Lambda^-1 phi).
 
     After each episode of `length` steps the data are refitted by value iteration on the samples. The policy
     returned is greedy without the bonus on all data, the most favourable reading.
     """
     phi = check_features(mdp, phi)
     if episodes < 1 or length < 1 or scale < 0.0 or ridge <= 0.0:
-        raise ValueError("lsvi_ucb needs episodes >= 1, length >= 1, scale >= 0 and ridge > 0")
+        given = f"{episodes}, {length}, {scale} and {ridge}"
+        raise ValueError(f"episodes and length must be 1 or more, scale 0 or more and ridge positive, got {given}")
     sim, rng = Simulator(mdp, np.random.default_rng(seed)), np.random.default_rng(seed + 1)
     counts = np.zeros((*mdp.shape, mdp.num_states))
     Q = np.full(mdp.shape, mdp.r_max / (1.0 - mdp.gamma))
@@ -100,7 +101,7 @@ def lsvi_ucb(
 
 
 def _least_squares_values(mdp: TabularMDP, phi: Array, counts: Array, scale: float, ridge: float) -> Array:
-    """Return the fixed point (or the 50th iterate) of ridge-regressed value iteration on the counted moves."""
+    """The fixed point (or the 50th iterate) of ridge-regressed value iteration on the counted moves."""
     visits, flat = counts.sum(-1), phi.reshape(-1, phi.shape[-1])
     precision = exact.covariance(phi, visits) + ridge * np.eye(phi.shape[-1])
     bonus = scale * np.sqrt(exact.form(phi, precision))
@@ -128,11 +129,11 @@ class BinaryTree(NamedTuple):
 def tree_mdp(
     depth: int, gamma: float = 0.9, best_leaf: float = 0.4, seed: int = 0, leaves: Array | None = None
 ) -> TabularMDP:
-    """Return the tree with leaf rewards uniform in [0, best_leaf], or given; left is optimal if gamma^H best < 1/2."""
+    """The tree with leaf rewards uniform in [0, best_leaf], or given; left is optimal if gamma^H best < 1/2."""
     if not (1 <= depth <= 10):
-        raise ValueError(f"depth is {depth}; expected 1 to 10 (a tree has 2^depth nodes)")
+        raise ValueError(f"depth must be 1 to 10 (a tree has 2^depth nodes), got {depth}")
     if not 0.0 <= best_leaf <= 1.0:
-        raise ValueError(f"best_leaf is {best_leaf}; expected a reward in [0, 1]")
+        raise ValueError(f"best_leaf must be a reward in [0, 1], got {best_leaf}")
     S = 2**depth + 2
     end = S - 1
     P, r = np.zeros((S, 2, S)), np.zeros((S, 2))
@@ -151,10 +152,10 @@ def tree_mdp(
 
 
 def tree_features(mdp: TabularMDP, inner: Array) -> Array:
-    """Return features whose first three coordinates belong to s0 and s1, and whose others are `inner` in the tree."""
+    """Features whose first three coordinates belong to s0 and s1, and whose others are `inner` in the tree."""
     S, k = mdp.num_states, inner.shape[-1]
     if inner.shape != (S - 2, 2, k):
-        raise ValueError(f"inner features have shape {inner.shape}; expected {(S - 2, 2, 'k')}")
+        raise ValueError(f"inner features must have the shape {(S - 2, 2, 'k')}, got {inner.shape}")
     phi = np.zeros((S, 2, 3 + k))
     phi[0, 0, 0] = phi[0, 1, 1] = 1.0
     phi[1, :, 2] = 1.0
@@ -163,7 +164,7 @@ def tree_features(mdp: TabularMDP, inner: Array) -> Array:
 
 
 def random_tree(depth: int, inner_dim: int = 4, seed: int = 0, gamma: float = 0.9) -> BinaryTree:
-    """Return a tree whose inner features are random directions."""
+    """A tree whose inner features are random directions."""
     mdp = tree_mdp(depth, gamma, seed=seed)
     inner = np.random.default_rng(seed + 1).normal(size=(mdp.num_states - 2, 2, inner_dim))
     return _with_comparator(mdp, tree_features(mdp, inner), depth)
@@ -176,7 +177,7 @@ def _with_comparator(mdp: TabularMDP, phi: Array, depth: int) -> BinaryTree:
 
 
 def believed_advantage_of_right(mdp: TabularMDP, phi: Array) -> float:
-    """Return how much fitted Q iteration, with uniform weights over all pairs, overvalues R at s0 against L."""
+    """How much fitted Q iteration, with uniform weights over all pairs, overvalues R at s0 against L."""
     Q = fitted_q_iteration(mdp, phi, np.full(mdp.shape, 1.0 / (2 * mdp.num_states)), iterations=60).Q
     return float(Q[0, 1] - Q[0, 0])
 
@@ -189,7 +190,7 @@ def adversarial_tree(
     tries: int = 200,
     objective: Callable[[TabularMDP, Array], float] = believed_advantage_of_right,
 ) -> BinaryTree:
-    """Return a tree whose inner features were searched (random moves, kept when better) to maximise the objective."""
+    """A tree whose inner features were searched (random moves, kept when better) to maximise the objective."""
     rng, mdp = np.random.default_rng(seed + 2), tree_mdp(depth, gamma, seed=seed)
     inner = np.random.default_rng(seed + 1).normal(size=(mdp.num_states - 2, 2, inner_dim))
     best = objective(mdp, tree_features(mdp, inner))
@@ -203,7 +204,7 @@ def adversarial_tree(
 
 
 def deluding_tree(depth: int = 8, gamma: float = 0.9, right_value: float = 0.4) -> BinaryTree:
-    """Return a tree on which one shared inner feature deludes bootstrapping even on its own unlimited on-policy data.
+    """A tree on which one shared inner feature deludes bootstrapping even on its own unlimited on-policy data.
 
     Only the leftmost path of the tree has features, c_0 .. c_{H-1} along one direction, and its leaf pays r. Where
     every pair of the path is visited equally often, the regression with bootstrapped targets has the fixed point
@@ -211,7 +212,7 @@ def deluding_tree(depth: int = 8, gamma: float = 0.9, right_value: float = 0.4) 
     gamma^H r in truth. The ratio is largest for c the top eigenvector of A^-1 B, B the symmetric part of e_0 e_{H-1}'.
     """
     if not 0.0 < right_value < LEFT_VALUE:
-        raise ValueError(f"right_value is {right_value}; expected more than 0 and less than {LEFT_VALUE}")
+        raise ValueError(f"right_value must be above 0 and below {LEFT_VALUE}, got {right_value}")
     leaves: Array = np.zeros(2**depth)
     leaves[0] = right_value / gamma**depth
     mdp = tree_mdp(depth, gamma, leaves=leaves)
@@ -227,11 +228,11 @@ def deluding_tree(depth: int = 8, gamma: float = 0.9, right_value: float = 0.4) 
 
 
 def exact_left_fit(mdp: TabularMDP, V: Array) -> tuple[float, float]:
-    """Return theta_1 = 1/2 + gamma V(s1; r+b) and theta_3 = gamma V(s1; r+b): the fit of Q - b on the left path."""
+    """theta_1 = 1/2 + gamma V(s1; r+b) and theta_3 = gamma V(s1; r+b): the fit of Q - b on the left path."""
     return LEFT_VALUE + mdp.gamma * float(V[1]), mdp.gamma * float(V[1])
 
 
-class Aggregated(NamedTuple):
+class Swamp(NamedTuple):
     """The MDP, the abstract state of each pair, the features, and the comparator that stays on the corridor."""
 
     mdp: TabularMDP
@@ -240,12 +241,12 @@ class Aggregated(NamedTuple):
     comparator: Array
 
 
-def swamp(kappa: float, corridor: int = 5, gamma: float = 0.9, on_path: bool = False, paying: int = 2) -> Aggregated:
-    """Return the corridor beside the swamp; kappa is the misspecification, off the path or on it."""
+def swamp(kappa: float, corridor: int = 5, gamma: float = 0.9, on_path: bool = False, paying: int = 2) -> Swamp:
+    """The corridor beside the swamp; kappa is the misspecification, off the path or on it."""
     if not 0.0 <= kappa <= 1.0:
-        raise ValueError(f"kappa is {kappa}; expected a reward in [0, 1]")
+        raise ValueError(f"kappa must be a reward in [0, 1], got {kappa}")
     if corridor < 2 or paying < 1:
-        raise ValueError("swamp needs a corridor of at least 2 cells and at least one paying cell")
+        raise ValueError(f"corridor must be 2 or more and paying 1 or more, got {corridor} and {paying}")
     S, end = corridor + paying + 2, corridor + paying + 1
     # The swamp: `paying` cells of which only the first can be entered, then the bottom.
     first, last = corridor, corridor + paying
@@ -268,4 +269,4 @@ def swamp(kappa: float, corridor: int = 5, gamma: float = 0.9, on_path: bool = F
     labels = flat.reshape(S, 2).astype(np.int64)
     comparator = np.zeros((S, 2))
     comparator[:, ON] = 1.0
-    return Aggregated(TabularMDP(P, r, gamma), labels, aggregation_features(labels), comparator)
+    return Swamp(TabularMDP(P, r, gamma), labels, aggregation_features(labels), comparator)

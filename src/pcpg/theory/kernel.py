@@ -50,7 +50,7 @@ class DualCover:
         """Add points with weights and return the cover itself."""
         points, weights = np.atleast_2d(np.asarray(points, np.float64)), np.asarray(weights, np.float64)
         if weights.shape != (len(points),) or (weights < 0.0).any() or not np.isfinite(weights).all():
-            raise ValueError(f"expected {len(points)} finite weights of at least zero, got shape {weights.shape}")
+            raise ValueError(f"weights must be {len(points)}, finite and not negative, got {weights}")
         m, k, root = self.size, len(points), np.sqrt(weights)
         self._reserve(m + k)
         block = root[:, None] * self.kernel(points, points) * root
@@ -79,7 +79,7 @@ class DualCover:
             self._factor = larger
 
     def form(self, queries: Array, block: int = 2048) -> Array:
-        """Return phi' Sigma_mix^-1 phi for each query point, in blocks of queries (memory: points x block)."""
+        """phi' Sigma_mix^-1 phi for each query point, in blocks of queries (memory: points x block)."""
         queries = np.atleast_2d(np.asarray(queries, np.float64))
         found = self.kernel.diagonal(queries) / self.ridge
         if self.size == 0:
@@ -94,7 +94,7 @@ class DualCover:
         return np.maximum(found, 0.0)
 
     def information_gain(self) -> float:
-        """Return log det(I + (1/lambda) sum of the covariances)."""
+        """log det(I + (1/lambda) sum of the covariances)."""
         return float(2.0 * np.log(np.diag(self._used)).sum() - self.size * np.log(self.ridge))
 
 
@@ -108,7 +108,7 @@ class DualCritic(NamedTuple):
     ridge: float  # the multiplier of the norm constraint, 0 where W does not bind
 
     def __call__(self, queries: Array) -> Array:
-        """Return theta . phi for each query point."""
+        """theta . phi for each query point."""
         return self.kernel(np.atleast_2d(queries), self.points) @ self.coefficients
 
 
@@ -122,7 +122,7 @@ class DualRegression:
         self.eigenvalues, self.vectors = eigenvalues[keep], vectors[:, keep]
 
     def fit(self, targets: Array, W: float = np.inf) -> DualCritic:
-        """Return min over norm(theta) <= W of sum_i w_i (theta . phi_i - y_i)^2, of least norm."""
+        """The critic of min over norm(theta) <= W of sum_i w_i (theta . phi_i - y_i)^2, of least norm."""
         e, moment = self.eigenvalues, self.vectors.T @ (self.root * targets)
         root = np.sqrt(e)  # in these coordinates theta has entries root moment / (e + ridge)
 
@@ -146,13 +146,13 @@ class Nystrom(NamedTuple):
     residual: float  # max over the points it was made from of k(x, x) - norm(psi(x))^2
 
     def features(self, points: Array) -> Array:
-        """Return psi [n, r]; norms are at most those of phi."""
+        """psi [n, r]; norms are at most those of phi."""
         cross = self.kernel(self.inducing, np.atleast_2d(points))
         return scipy.linalg.solve_triangular(self.lower, cross, lower=True, check_finite=False).T
 
 
 def nystrom(kernel: Kernel, points: Array, tolerance: float, max_size: int = 2000) -> Nystrom:
-    """Return inducing points chosen greedily (pivoted Cholesky) until every residual is at most the tolerance."""
+    """Inducing points chosen greedily (pivoted Cholesky) until every residual is at most the tolerance."""
     points = np.atleast_2d(np.asarray(points, np.float64))
     residual = kernel.diagonal(points).copy()
     rows, chosen = np.zeros((min(max_size, len(points)), len(points))), []
@@ -177,7 +177,7 @@ class ApproximateForm(NamedTuple):
 
 
 def nystrom_form(made: Nystrom, points: Array, weights: Array, queries: Array, ridge: float) -> ApproximateForm:
-    """Return psi' (sum_i w_i psi_i psi_i' + lambda I)^-1 psi + (k(x, x) - norm(psi)^2) / lambda for each query.
+    """psi' (sum_i w_i psi_i psi_i' + lambda I)^-1 psi + (k(x, x) - norm(psi)^2) / lambda for each query.
 
     That is phi' (S + lambda I)^-1 phi with S built from psi. Replacing phi_i by psi_i changes S by at most
     sum_i w_i (norm(phi_i) + norm(psi_i)) norm(phi_i - psi_i), hence the form by at most k(x, x) / lambda^2 times that.
@@ -208,9 +208,9 @@ class KernelMDP(NamedTuple):
 
 
 def swimmer(num_states: int = 60, gamma: float = 0.95, lengthscale: float = 0.06, bumps: int = 13) -> KernelMDP:
-    """Return the swimmer: a bait of 0.02 at the left bank, reward 1 at the right one, start near the left."""
+    """The swimmer: a bait of 0.02 at the left bank, reward 1 at the right one, start near the left."""
     if num_states < 10 or bumps < 2:
-        raise ValueError("swimmer needs at least 10 states and 2 bumps")
+        raise ValueError(f"num_states must be 10 or more and bumps 2 or more, got {num_states} and {bumps}")
     x = np.linspace(0.0, 1.0, num_states)
     centres = np.linspace(0.0, 1.0, bumps)
     width = 1.0 / (bumps - 1)

@@ -48,19 +48,19 @@ class Values(NamedTuple):
 
 
 def known_states(b: Array, available: Mask) -> Mask:
-    """Return K^n as a mask over states: no available action has a positive bonus; b is [..., S, A]."""
+    """K^n as a mask over states: no available action has a positive bonus; b is [..., S, A]."""
     return np.logical_not(((b > 0.0) & available).any(axis=-1))
 
 
 def restricted_uniform(b: Array, available: Mask) -> Array:
-    """Return pi^0: uniform over all actions in known states, over positive-bonus actions elsewhere."""
+    """pi^0: uniform over all actions in known states, over positive-bonus actions elsewhere."""
     unknown = (b > 0.0) & available
     support = np.where(unknown.any(-1, keepdims=True), unknown, available)
     return support / support.sum(-1, keepdims=True)
 
 
 def exponential_update(pi: Array, scores: Array, eta: float, known: Mask) -> Array:
-    """Return the policy proportional to pi exp(eta scores) in known states and equal to pi elsewhere."""
+    """The policy proportional to pi exp(eta scores) in known states and equal to pi elsewhere."""
     with np.errstate(divide="ignore"):  # log 0 = -inf keeps a missing action missing
         logits = np.log(pi) + eta * scores
     logits -= logits.max(-1, keepdims=True)

@@ -48,10 +48,10 @@ class LinearMDP(NamedTuple):
 
 
 def linear_mdp(phi: Array, mu: Array, theta: Array, gamma: float, s0: int = 0) -> LinearMDP:
-    """Return the linear MDP with these parameters; phi and the rows of mu must lie in simplices."""
+    """The linear MDP with these parameters; phi and the rows of mu must lie in simplices."""
     for name, array in (("phi", phi), ("mu", mu)):
         if array.min() < 0.0 or np.abs(array.sum(-1) - 1.0).max() > 1e-9:
-            raise ValueError(f"every {name} vector must lie in the simplex (entries >= 0, sum one)")
+            raise ValueError(f"every {name} vector must lie in the simplex (entries >= 0, sum one), got others")
     P = phi @ mu
     P /= P.sum(-1, keepdims=True)  # a correction of rounding only
     mdp = TabularMDP(P, np.clip(phi @ theta, 0.0, 1.0), gamma, s0, factors=(phi, mu))
@@ -61,9 +61,10 @@ def linear_mdp(phi: Array, mu: Array, theta: Array, gamma: float, s0: int = 0) -
 def random_linear_mdp(
     seed: int, num_states: int = 200, num_actions: int = 5, dim: int = 10, gamma: float = 0.9
 ) -> LinearMDP:
-    """Return a random linear MDP: sparse Dirichlet features and next-state distributions, uniform theta."""
+    """A random linear MDP: sparse Dirichlet features and next-state distributions, uniform theta."""
     if min(num_states, num_actions, dim) < 1:
-        raise ValueError("num_states, num_actions and dim must be at least one")
+        given = f"{num_states}, {num_actions} and {dim}"
+        raise ValueError(f"num_states, num_actions and dim must be 1 or more, got {given}")
     rng = np.random.default_rng(seed)
     phi = rng.dirichlet(np.full(dim, 0.2), size=(num_states, num_actions))
     mu = rng.dirichlet(np.full(num_states, 0.1), size=dim)
@@ -78,7 +79,7 @@ def linear_lock_mdp(
     mix: float = 0.05,
     gamma: float | None = None,
 ) -> LinearMDP:
-    """Return a combination lock that is a linear MDP of dimension 2 H + 1, which uniform play does not open.
+    """A combination lock that is a linear MDP of dimension 2 H + 1, which uniform play does not open.
 
     Level h = 1..H has `width` states. In each, one action of its own has phi = (1-mix) e_right,h + mix e_wrong,h and
     the others the reverse, so the critic must learn at every level which direction leads on. mu of right,h is uniform
@@ -86,7 +87,8 @@ def linear_lock_mdp(
     first-level wrong turn pays 0.05, the bait of a greedy learner. s0 is a state of level 1.
     """
     if min(horizon, width) < 1 or num_actions < 2 or not 0.0 <= mix < 0.5:
-        raise ValueError("linear_lock needs horizon >= 1, width >= 1, num_actions >= 2 and 0 <= mix < 0.5")
+        given = f"{horizon}, {width}, {num_actions} and {mix}"
+        raise ValueError(f"horizon and width must be 1 or more, num_actions 2 or more, mix in [0, 0.5), got {given}")
     gamma = horizon / (horizon + 1) if gamma is None else gamma
     rng = np.random.default_rng(seed)
     S, dim, end = horizon * width + 1, 2 * horizon + 1, horizon * width
@@ -114,13 +116,13 @@ class Problem(NamedTuple):
     linear: LinearMDP | None = None
 
     def gap(self) -> tuple[float, float]:
-        """Return the optimal value and the value of uniform play at s0."""
+        """The optimal value and the value of uniform play at s0."""
         best = float(exact.optimal_policy(self.mdp).V[self.mdp.s0])
         return best, exact.value(self.mdp, uniform_policy(self.mdp))
 
 
 def lock(horizon: int, seed: int = 0) -> Problem:
-    """Return the lock of the theory: r' = (r + 1/H) / (5 + 1/H) on the H+1 decisions, gamma = H/(H+1)."""
+    """The lock of the theory: r' = (r + 1/H) / (5 + 1/H) on the H+1 decisions, gamma = H/(H+1)."""
     from pcpg.envs.lock import CombinationLock  # here: environments import JAX, arrays do not
 
     env = CombinationLock(horizon)
@@ -136,13 +138,13 @@ def lock(horizon: int, seed: int = 0) -> Problem:
 
 
 def from_model(name: str, model: "TabularModel", gamma: float, decisions: int, low: float, high: float) -> Problem:
-    """Return an enumerable environment as a problem: r' = (r - low) / (high - low) before the end and 0 after it.
+    """An enumerable environment as a problem: r' = (r - low) / (high - low) before the end and 0 after it.
 
     Features are one-hot pairs, with ONE feature for each terminal state. Where rewards are shifted and episodes
     end, all episodes must have the same length, or the shift would change which policy is best.
     """
     if not low < high:
-        raise ValueError(f"the reward range ({low}, {high}) is empty")
+        raise ValueError(f"low must be below high, got {low} and {high}")
     terminal = np.asarray(model.terminal)
     if low != 0.0 and terminal.any():
         _check_equal_lengths(name, model)
@@ -172,11 +174,11 @@ def _check_equal_lengths(name: str, model: "TabularModel") -> None:
         if done.any():
             break
         layer = moves[layer].any(0)
-    raise ValueError(f"{name}: rewards can be shifted only where all episodes have the same length")
+    raise ValueError(f"{name}: all episodes must have the same length where rewards are shifted, got some that differ")
 
 
 def finite_horizon_return(P: Array, raw: Array, pi: Array, decisions: int, s0: int = 0) -> float:
-    """Return the expected undiscounted sum of raw rewards over this many decisions from s0, exactly."""
+    """The expected undiscounted sum of raw rewards over this many decisions from s0, exactly."""
     V = np.zeros(len(P))
     for _ in range(decisions):
         V = (pi * (raw + P @ V)).sum(1)
@@ -184,19 +186,19 @@ def finite_horizon_return(P: Array, raw: Array, pi: Array, decisions: int, s0: i
 
 
 def random_linear(seed: int, num_states: int = 200, num_actions: int = 5, dim: int = 10, gamma: float = 0.9) -> Problem:
-    """Return a random linear MDP as a problem."""
+    """A random linear MDP as a problem."""
     made = random_linear_mdp(seed, num_states, num_actions, dim, gamma)
     return Problem(f"random linear MDP d={dim} S={num_states}", made.mdp, made.phi, None, made)
 
 
 def linear_lock(seed: int, horizon: int = 6) -> Problem:
-    """Return the linear combination lock as a problem."""
+    """The linear combination lock as a problem."""
     made = linear_lock_mdp(seed, horizon)
     return Problem(f"linear lock H={horizon}", made.mdp, made.phi, None, made)
 
 
 def chain(length: int = 8) -> Problem:
-    """Return the chain with its lure, gamma = L/(L+1)."""
+    """The chain with its lure, gamma = L/(L+1)."""
     from pcpg.envs.chain import Chain
 
     env = Chain(length, 2 * length)
@@ -205,7 +207,7 @@ def chain(length: int = 8) -> Problem:
 
 
 def deep_sea(size: int = 8, seed: int = 0) -> Problem:
-    """Return Deep Sea, with the cost of a move right shifted into [0, 1], gamma = size/(size+1)."""
+    """Deep Sea, with the cost of a move right shifted into [0, 1], gamma = size/(size+1)."""
     from pcpg.envs.deep_sea import MOVE_COST, DeepSea
 
     env = DeepSea(size)
@@ -214,7 +216,7 @@ def deep_sea(size: int = 8, seed: int = 0) -> Problem:
 
 
 def maze(size: int = 8, seed: int = 0) -> Problem:
-    """Return a small maze whose goal is the open cell that takes longest to reach, gamma by that distance."""
+    """A small maze whose goal is the open cell that takes longest to reach, gamma by that distance."""
     from pcpg.envs.maze import Maze
 
     plain = Maze(size)
@@ -226,12 +228,12 @@ def maze(size: int = 8, seed: int = 0) -> Problem:
 
 
 def tabular(name: str, mdp: TabularMDP) -> Problem:
-    """Return any tabular MDP as a problem with one-hot pairs as features."""
+    """Any tabular MDP as a problem with one-hot pairs as features."""
     return Problem(name, mdp, one_hot_pairs(mdp))
 
 
 def lock_settings(horizon: int, mode: str) -> Settings:
-    """Return practical settings for the lock, tuned on instances with seeds of 1000 and more.
+    """Practical settings for the lock, tuned on instances with seeds of 1000 and more.
 
     The known mass shrinks with depth: one of ten actions of one of two good states at level H gets
     (1-gamma) gamma^H / 20 of a policy that heads for it. eta T times the least gap of values is above ten.
@@ -246,7 +248,7 @@ def lock_settings(horizon: int, mode: str) -> Settings:
 
 
 def linear_settings(kind: str, mode: str) -> Settings:
-    """Return practical settings for linear MDPs, "random" or "lock", tuned on seeds of 1000 and more.
+    """Practical settings for linear MDPs, "random" or "lock", tuned on seeds of 1000 and more.
 
     A ridge of 0.001: features of a mixture have norms below one, and with lambda = 1 light ones would count as known.
     """
@@ -261,7 +263,7 @@ NAMES = ("lock", "linear", "linear-lock", "chain", "deep-sea", "maze")
 
 
 def make(name: str, size: int | None, seed: int, mode: str) -> tuple[Problem, Settings]:
-    """Return the problem of this name and seed with practical settings; `size` is its depth, length or side."""
+    """The problem of this name and seed with practical settings; `size` is its depth, length or side."""
     if name == "lock":
         return lock(size or 4, seed), lock_settings(size or 4, mode)
     if name == "linear":
@@ -274,5 +276,5 @@ def make(name: str, size: int | None, seed: int, mode: str) -> tuple[Problem, Se
         "maze": lambda: maze(size or 8, seed),
     }
     if name not in small:
-        raise ValueError(f"mdp is {name!r}; expected one of {', '.join(NAMES)}")
+        raise ValueError(f"mdp must be one of {', '.join(NAMES)}, got {name!r}")
     return small[name](), Settings(N=40, T=50, eta=20.0, beta=beta_from_mass(5e-4), M=1000, K=4000)

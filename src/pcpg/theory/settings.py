@@ -23,7 +23,7 @@ from pcpg.theory.mdp import Array, check_gamma
 
 
 def beta_from_mass(mass: float, ridge: float = 1.0) -> float:
-    """Return the threshold beta for which a one-hot pair becomes known above this total occupancy."""
+    """The threshold beta for which a one-hot pair becomes known above this total occupancy."""
     if not (mass > 0.0 and ridge > 0.0):
         raise ValueError(f"known mass and ridge must be positive, got {mass} and {ridge}")
     return 1.0 / (mass + ridge)
@@ -79,6 +79,6 @@ class Settings:
             raise ValueError("W must be finite for the SGD critic, which projects onto norm(theta) <= W, got inf")
 
     def as_dict(self) -> dict[str, object]:
-        """Return the parameters as a dictionary that JSON can hold (an infinite W as None)."""
+        """The parameters as a dictionary that JSON can hold (an infinite W as None)."""
         found = {f.name: getattr(self, f.name) for f in fields(self)}
         return {name: None if value == np.inf else value for name, value in found.items()}
