@@ -103,13 +103,14 @@ def lockstep(
     return [results[number] for number in range(len(rounds))]
 
 
+Asked = TypeVar("Asked")
 Wait = TypeVar("Wait")
 
 
 def drive(
-    one: Generator[Request, Any, Result], answer: Callable[[Request], Generator[Wait, Any, Any]]
+    one: Generator[Asked, Any, Result], answer: Callable[[Asked], Generator[Wait, Any, Any]]
 ) -> Generator[Wait, Any, Result]:
-    """What one round returns, where answering has to wait as well: for episodes that somebody else plays."""
+    """What one round returns, or any coroutine that asks, where answering has to wait: for others to play episodes."""
     request = next(one)
     while True:
         value = yield from answer(request)

@@ -5,12 +5,14 @@ import json
 import pytest
 
 from pcpg.cli import theory as commands
-from pcpg.cli.theory_compare import Compare
+from pcpg.cli import theory_examples as examples
+from pcpg.cli.flags import parse
+from pcpg.cli.theory_compare import CompareCommand
 from pcpg.theory import parameters
 
 
 def test_run_returns_what_json_holds_with_the_promised_keys(capsys, tmp_path):
-    found = commands.Run(mdp="lock", horizon=2, seeds=2, seed=40, json=True, out=tmp_path / "run.json")()
+    found = commands.RunCommand(mdp="lock", horizon=2, seeds=2, seed=40, json=True, out=tmp_path / "run.json")()
     assert capsys.readouterr().out == ""  # the command line prints it, once
     assert found == json.loads((tmp_path / "run.json").read_text()) == json.loads(json.dumps(found, allow_nan=False))
     assert len(found["raw_return"]) == len(found["value_gap"]) == 2
@@ -20,41 +22,57 @@ def test_run_returns_what_json_holds_with_the_promised_keys(capsys, tmp_path):
 
 
 def test_tables_go_to_standard_error(capsys):
-    command = commands.Run(mdp="chain", horizon=3, mode="exact", N=3, T=5)
+    command = commands.RunCommand(mdp="chain", horizon=3, mode="exact", N=3, T=5)
     command.render(command())
-    other = commands.Parameters()
+    other = commands.ParametersCommand()
     other.render(other())
     captured = capsys.readouterr()
     assert captured.out == "" and "chain of 3" in captured.err and "corrected" in captured.err
 
 
+def test_the_old_spellings_of_flags_are_still_accepted():
+    words = ["--mdp", "chain", "--horizon", "3", "--mode", "exact", "--N", "2", "--T", "2"]
+    old, new = (
+        parse(commands.RunCommand, [*words, *more], "pcpg theory run")
+        for more in (["--lam", "0.5", "--weights", "d_optimal"], ["--ridge", "0.5", "--weights", "d-optimal"])
+    )
+    assert old.ridge == new.ridge == 0.5 and old() == new()
+    names = {"mdp": "lock", "horizon": 1, "budget": 100, "seeds": 1}
+    found = [CompareCommand(algos=(name,), **names)()["algos"][name] for name in ("pc-pg", "pcpg")]
+    assert found[0] == found[1]
+
+
 def test_settings_can_be_given_one_by_one():
-    run = commands.Run(mdp="lock", horizon=2, mode="exact", N=3, T=4, eta=1.5, beta=0.5, json=True)()
-    assert run["settings"]["N"] == 3 and run["settings"]["eta"] == 1.5 and len(run["episodes"]) == 3
+    run = commands.RunCommand(mdp="lock", horizon=2, mode="exact", N=3, T=4, eta=1.5, beta=0.5, json=True)()
+    assert run["settings"]["N"] == 3 and run["settings"]["eta"] == 1.5 and len(run["rounds"]) == 3
 
 
 @pytest.mark.parametrize("bad", [{"seeds": 0}, {"horizon": 0}, {"mdp": "gridworld"}, {"N": 0}, {"beta": 2.0}])
 def test_bad_runs_are_refused_before_any_work(bad):
-    with pytest.raises(ValueError, match=r"expected|smaller beta"):
-        commands.Run(**bad)()
+    with pytest.raises(ValueError, match=r"must be"):
+        commands.RunCommand(**bad)()
 
 
 def test_every_picture_is_drawn(tmp_path):
     small = {"json": True}
-    commands.Run(mdp="chain", horizon=3, mode="exact", N=3, T=5, png=tmp_path / "run.png", **small)()
-    tree = commands.Tree(depth=3, mode="exact", seeds=1, tries=20, episodes=30, png=tmp_path / "tree.png", **small)()
+    commands.RunCommand(mdp="chain", horizon=3, mode="exact", N=3, T=5, png=tmp_path / "run.png", **small)()
+    tree = examples.TreeCommand(
+        depth=3, mode="exact", seeds=1, tries=20, episodes=30, png=tmp_path / "tree.png", **small
+    )()
     assert tree["smallest_value"] > 0.49 and max(row["transfer_error"] for row in tree["rows"]) < 1e-9
-    commands.Aggregation.render(commands.Aggregation(points=2, png=tmp_path / "aggregation.png", **small)())
-    kernel = commands.Kernel(states=20, N=3, png=tmp_path / "kernel.png", **small)()
+    examples.AggregationCommand.render(
+        examples.AggregationCommand(points=2, png=tmp_path / "aggregation.png", **small)()
+    )
+    kernel = examples.KernelCommand(states=20, N=3, png=tmp_path / "kernel.png", **small)()
     assert kernel["kernel"]["value"] > kernel["uniform_value"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["aggregation.png", "kernel.png", "run.png", "tree.png"]
-    commands.Tree.render(tree)
-    commands.Kernel.render(kernel)
+    examples.TreeCommand.render(tree)
+    examples.KernelCommand.render(kernel)
     assert all(path.stat().st_size > 10_000 for path in tmp_path.iterdir())
 
 
 def test_the_theorems_numbers_for_the_lock_are_astronomic_and_the_corrected_ones_larger():
-    found = commands.Parameters(epsilon=0.1, gamma=0.8, dim=251, setting="aggregation", json=True)()
+    found = commands.ParametersCommand(epsilon=0.1, gamma=0.8, dim=251, setting="aggregation", json=True)()
     assert 1e59 < found["paper"]["pairs_total"] < 1e60 < found["corrected"]["pairs_total"]
     for side in ("paper", "corrected"):
         numbers = found[side]
@@ -62,13 +80,13 @@ def test_the_theorems_numbers_for_the_lock_are_astronomic_and_the_corrected_ones
 
 
 def test_the_theorems_numbers_of_an_mdp_are_those_of_its_size():
-    lock = commands.Parameters(mdp="lock", horizon=4, json=True)()
-    flags = commands.Parameters(epsilon=0.1, gamma=0.8, dim=251, setting="aggregation", json=True)()
+    lock = commands.ParametersCommand(mdp="lock", horizon=4, json=True)()
+    flags = commands.ParametersCommand(epsilon=0.1, gamma=0.8, dim=251, setting="aggregation", json=True)()
     assert lock["dim"] == 251 and lock["paper"] == flags["paper"]
-    gain = commands.Parameters(mdp="chain", horizon=4, gain_at=10, json=True)()["max_information_gain"]
+    gain = commands.ParametersCommand(mdp="chain", horizon=4, gain_at=10, json=True)()["max_information_gain"]
     assert 0 < gain["value"] < 8 * 2.4 and gain["gap"] <= 0.05
-    with pytest.raises(ValueError, match="expected mdp"):
-        commands.Parameters(gain_at=3)()
+    with pytest.raises(ValueError, match="must come with an mdp"):
+        commands.ParametersCommand(gain_at=3)()
 
 
 @pytest.mark.parametrize("kind", ["finite", "rbf"])
@@ -94,13 +112,13 @@ def test_a_gain_that_grows_as_fast_as_N_has_no_solution():
 
 @pytest.mark.parametrize("bad", [{"epsilon": 0.0}, {"gamma": 1.0}, {"delta": 0.7}, {"dim": 0}, {"epsilon": 20.0}])
 def test_parameters_out_of_range_are_refused(bad):
-    with pytest.raises(ValueError, match=r"expected|needs"):
-        commands.Parameters(**bad)()
+    with pytest.raises(ValueError, match="must be"):
+        commands.ParametersCommand(**bad)()
 
 
 def test_compare_counts_samples_and_says_who_found_the_reward(capsys, tmp_path):
     asked = {"mdp": "lock", "horizon": 2, "budget": 60_000, "seeds": 2, "points": 30, "out": tmp_path / "compare.json"}
-    command = Compare(algos=("pc-pg", "r-max", "reinforce"), scales=(1.0, 1e-14, 1e-6), **asked)
+    command = CompareCommand(algos=("pc-pg", "r-max", "reinforce"), scales=(1.0, 1e-14, 1e-6), **asked)
     found = command()
     assert found == json.loads((tmp_path / "compare.json").read_text())
     assert [row["solved"] for row in found["algos"].values()] == [2, 2, 0]
@@ -117,11 +135,11 @@ BAD = [{"algos": ("sarsa",)}, {"algos": ()}, {"scales": (1.0,)}, {"mdp": "gridwo
 
 @pytest.mark.parametrize("bad", [*BAD, {"epsilon": 0.0}, {"budget": 1}])
 def test_bad_comparisons_are_refused_before_any_work(bad):
-    with pytest.raises(ValueError, match="expected"):
-        Compare(**bad)()
+    with pytest.raises(ValueError, match=r"must be|expected"):
+        CompareCommand(**bad)()
 
 
 @pytest.mark.parametrize("mdp", ["deep-sea", "riverswim", "random"])
 def test_every_problem_can_be_compared_on(mdp):
-    found = Compare(algos=("ucb-q",), mdp=mdp, horizon=3, budget=60, seeds=2)()
+    found = CompareCommand(algos=("ucb-q",), mdp=mdp, horizon=3, budget=60, seeds=2)()
     assert len(found["algos"]["ucb-q"]["final_return"]) == 2 and found["optimal_return"] > found["uniform_return"]

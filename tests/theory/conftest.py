@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from pcpg.theory import exact, linear_mdp, tabular
+from pcpg.theory import exact, problems, tabular
 from pcpg.theory.mdp import one_hot_pairs, random_mdp, random_policy
 
 _largest: dict[str, float] = {}
@@ -51,29 +51,29 @@ class Scene(NamedTuple):
     rho: object
     bonus: object
     beta: float
-    lam: float
+    ridge: float
     comparator: object
     linear: object
 
 
 @pytest.fixture(scope="session")
 def scene():
-    def make(seed, linear=False, lam=1.0, states=7, actions=3, policies=2, dim=4):
+    def make(seed, linear=False, ridge=1.0, states=7, actions=3, policies=2, dim=4):
         rng = np.random.default_rng(seed)
         gamma = float(rng.choice([0.5, 0.8, 0.95]))
         made = None
         if linear:
-            made = linear_mdp.random_linear_mdp(seed, states, actions, dim, gamma)
+            made = problems.random_linear_mdp(seed, states, actions, dim, gamma)
             mdp, phi = made.mdp, made.phi
         else:
             mdp = random_mdp(seed, states, actions, gamma, sparsity=0.7)
             phi = one_hot_pairs(mdp)
         visits = np.stack([exact.occupancy(mdp, random_policy(mdp, seed + i)) for i in range(policies)])
-        sigma = exact.covariance(phi, visits.sum(0)) + lam * np.eye(phi.shape[-1])
+        sigma = exact.covariance(phi, visits.sum(0)) + ridge * np.eye(phi.shape[-1])
         form = exact.form(phi, sigma)
         beta = float(np.quantile(form, rng.uniform(0.3, 0.95)))
-        bonus = tabular.theory_bonus(phi, visits.sum(0), None, lam, beta, gamma)
+        bonus = tabular.theory_bonus(phi, visits.sum(0), None, ridge=ridge, beta=beta, gamma=gamma)
         comparator = exact.optimal_policy(mdp).pi if rng.random() < 0.5 else random_policy(mdp, seed + 99)
-        return Scene(mdp, phi, visits, visits.mean(0), bonus, beta, lam, comparator, made)
+        return Scene(mdp, phi, visits, visits.mean(0), bonus, beta, ridge, comparator, made)
 
     return make

@@ -5,16 +5,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pcpg.theory import critic, diagnostics, exact, kernel, tabular, tree
-from pcpg.theory.aggregation import swamp
-from pcpg.theory.bootstrapping import fitted_q_iteration, lsvi_ucb
-from pcpg.theory.linear_mdp import random_linear_mdp
+from pcpg.theory import analysis, critic, exact, examples, kernel, tabular
+from pcpg.theory.examples import fitted_q_iteration, lsvi_ucb, swamp
 from pcpg.theory.mdp import random_policy
+from pcpg.theory.problems import random_linear_mdp
 from pcpg.theory.settings import Settings, beta_from_mass
 
 seeds = st.integers(0, 2**31)
-LAM = 1e-3
-tree_settings = Settings(N=8, T=40, eta=10.0, lam=LAM, beta=beta_from_mass(0.01, LAM))
+RIDGE = 1e-3
+tree_settings = Settings(N=8, T=40, eta=10.0, ridge=RIDGE, beta=beta_from_mass(0.01, RIDGE))
 
 
 def uniform(mdp):
@@ -24,7 +23,7 @@ def uniform(mdp):
 @settings(max_examples=15, deadline=None)
 @given(seeds)
 def test_the_transfer_error_of_the_tree_is_zero_whatever_its_features(seed):
-    made = tree.random_tree(3, 2, seed % 1000)
+    made = examples.random_tree(3, 2, seed % 1000)
     rng = np.random.default_rng(seed)
     b = (rng.random(made.mdp.shape) < 0.3) / (1 - made.mdp.gamma)
     b[1] = b[1, 0]  # a bonus is a function of the features, and s1 has one feature
@@ -33,54 +32,58 @@ def test_the_transfer_error_of_the_tree_is_zero_whatever_its_features(seed):
     rho = exact.occupancy(made.mdp, random_policy(made.mdp, seed + 1))
     rho[0, 0] = 0.0  # the cover may even have missed the left path
     rho[1] = 0.0
-    d_star = diagnostics.comparator_distribution(made.mdp, made.comparator)
-    found = diagnostics.transfer_error(made.phi, rho / rho.sum(), d_star, Q - b)
+    d_star = analysis.comparator_distribution(made.mdp, made.comparator)
+    found = analysis.transfer_error(made.phi, rho / rho.sum(), d_star, Q - b)
     assert found.least < 1e-12 * float(np.abs(Q).max()) ** 2
-    theta_1, theta_3 = tree.exact_left_fit(made.mdp, V)
+    theta_1, theta_3 = examples.exact_left_fit(made.mdp, V)
     assert found.theta[0] == pytest.approx(theta_1, abs=1e-7) and found.theta[2] == pytest.approx(theta_3, abs=1e-7)
 
 
 def test_the_trees_fit_as_printed_subtracts_the_bonus_twice():
     """Printed: theta_1 = 1/2 - b(s0, L). With a bonus at s1 the fit of Q - b there is 1/2 + gamma V(s1; r + b)."""
-    made = tree.random_tree(2)
+    made = examples.random_tree(2)
     b = np.zeros(made.mdp.shape)
     b[1], b[0, 0] = 10.0, 10.0
     Q = exact.action_values(made.mdp, made.comparator, made.mdp.r + b)
     V = exact.values(made.mdp, made.comparator, made.mdp.r + b)
-    assert Q[0, 0] - b[0, 0] == pytest.approx(tree.exact_left_fit(made.mdp, V)[0])
+    assert Q[0, 0] - b[0, 0] == pytest.approx(examples.exact_left_fit(made.mdp, V)[0])
     assert abs(Q[0, 0] - b[0, 0] - (0.5 - b[0, 0])) > 50
 
 
 def test_a_binding_norm_couples_the_blocks_of_the_tree():
     """The companion: with W too small the best fit of the tree takes from the left path."""
-    made = tree.random_tree(3, 2, 0)
+    made = examples.random_tree(3, 2, 0)
     Q = exact.action_values(made.mdp, made.comparator, made.mdp.r) * 5
-    d_star = diagnostics.comparator_distribution(made.mdp, made.comparator)
-    assert diagnostics.transfer_error(made.phi, uniform(made.mdp), d_star, Q, W=0.5).least > 1e-3
+    d_star = analysis.comparator_distribution(made.mdp, made.comparator)
+    assert analysis.transfer_error(made.phi, uniform(made.mdp), d_star, Q, W=0.5).least > 1e-3
 
 
 @pytest.mark.parametrize("mode", ["exact", "sampled"])
 def test_pcpg_reaches_one_half_on_random_searched_and_constructed_trees(mode):
-    for made in (tree.random_tree(4), tree.adversarial_tree(4, tries=60), tree.deluding_tree(6, right_value=0.42)):
+    for made in (
+        examples.random_tree(4),
+        examples.adversarial_tree(4, tries=60),
+        examples.deluding_tree(6, right_value=0.42),
+    ):
         found = tabular.run(made.mdp, made.phi, tree_settings, mode, 1)
         assert exact.value(made.mdp, found.pi) > 0.5 - 0.01
 
 
 def test_fitted_q_iteration_is_deluded_by_searched_features():
-    made = tree.adversarial_tree(4, tries=100)
+    made = examples.adversarial_tree(4, tries=100)
     found = fitted_q_iteration(made.mdp, made.phi, uniform(made.mdp))
     assert found.Q[0, 1] > 0.5 > found.value + 0.05
 
 
 def test_lsvi_ucb_is_deluded_on_its_own_data_by_constructed_features():
-    made = tree.deluding_tree(6, right_value=0.42)
+    made = examples.deluding_tree(6, right_value=0.42)
     found = lsvi_ucb(made.mdp, made.phi, 300, 8, 1.0, seed=0)
     assert found.Q[0, 1] > 0.505 and found.value == pytest.approx(0.42, abs=1e-6)
 
 
 def test_the_belief_of_the_constructed_tree_is_the_one_derived():
     """Where each pair of the path has equal weight, fitted Q iteration settles at gamma w c_0."""
-    made, depth = tree.deluding_tree(8), 8
+    made, depth = examples.deluding_tree(8), 8
     path = [2**level + 1 for level in range(depth)]
     weights = np.zeros(made.mdp.shape)
     weights[0], weights[1], weights[path, 0] = 1.0, 1.0, 1.0
@@ -101,9 +104,9 @@ def test_bootstrapping_works_where_the_features_are_right_everywhere():
 
 def test_pcpg_loses_nothing_to_errors_off_the_comparators_path_and_fitted_q_iteration_does():
     made = swamp(0.3)
-    eps = diagnostics.misspecification(made.mdp, made.labels)
+    eps = analysis.misspecification(made.mdp, made.labels)
     assert eps.max() == pytest.approx(0.3)
-    assert diagnostics.average_misspecification(made.mdp, made.labels, made.comparator) == 0.0
+    assert analysis.average_misspecification(made.mdp, made.labels, made.comparator) == 0.0
     found = tabular.run(made.mdp, made.phi, Settings(N=12, T=60, eta=10.0, beta=beta_from_mass(0.01)), "exact")
     target = exact.value(made.mdp, made.comparator)
     assert target - exact.value(made.mdp, found.pi) < 1e-3
@@ -116,7 +119,7 @@ def test_errors_on_the_comparators_path_cost_something_within_the_theorem(ratios
         found = tabular.run(made.mdp, made.phi, Settings(N=12, T=60, eta=10.0, beta=beta_from_mass(0.01)), "exact")
         gap = exact.value(made.mdp, made.comparator) - exact.value(made.mdp, found.pi)
         assert gap > 0.05
-        bound = diagnostics.aggregation_bias(made.mdp, made.labels, made.comparator)
+        bound = analysis.aggregation_bias(made.mdp, made.labels, made.comparator)
         ratios.check("aggregation theorem: loss on the path", gap, bound)
 
 
@@ -131,19 +134,19 @@ def test_the_swimmer_is_linear_in_its_kernel_with_the_stated_norm():
 
 def test_the_kernel_explores_in_fewer_policies_than_one_hot_pairs_and_both_end_near_the_optimum():
     made = kernel.swimmer(40)
-    chosen = Settings(N=10, T=15, eta=4.0, lam=0.01, beta=beta_from_mass(0.02, 0.01), W=200.0)
+    chosen = Settings(N=10, T=15, eta=4.0, ridge=0.01, beta=beta_from_mass(0.02, 0.01), W=200.0)
     dual, primal = (kernel.run_kernel(made, chosen, "exact", dual=which) for which in (True, False))
     best = exact.optimal_policy(made.mdp).V[made.mdp.s0]
-    assert dual.value > 0.97 * best and dual.gains[-1] < primal.gains[-1] / 2
+    assert exact.value(made.mdp, dual.pi) > 0.97 * best and dual.gains[-1] < primal.gains[-1] / 2
     assert dual.known[2] == made.mdp.r.size > primal.known[2]
 
 
 def test_bad_examples_are_refused():
-    for bad in (lambda: tree.tree_mdp(0), lambda: tree.deluding_tree(5, right_value=0.7), lambda: swamp(1.5)):
-        with pytest.raises(ValueError, match="expected"):
+    for bad in (lambda: examples.tree_mdp(0), lambda: examples.deluding_tree(5, right_value=0.7), lambda: swamp(1.5)):
+        with pytest.raises(ValueError, match="must be"):
             bad()
-    with pytest.raises(ValueError, match="lsvi_ucb needs"):
-        lsvi_ucb(tree.tree_mdp(2), tree.random_tree(2).phi, 0, 5, 1.0)
+    with pytest.raises(ValueError, match="must be 1 or more"):
+        lsvi_ucb(examples.tree_mdp(2), examples.random_tree(2).phi, 0, 5, 1.0)
     with pytest.raises(ValueError, match="inner features"):
-        tree.tree_features(tree.tree_mdp(2), np.zeros((2, 2, 1)))
+        examples.tree_features(examples.tree_mdp(2), np.zeros((2, 2, 1)))
     assert critic.partition_labels(swamp(0.1).phi) is not None

@@ -363,9 +363,9 @@ def test_pc_pg():
     learner = PCPG(tiny_layout(), Zeros(), settings=settings)
     assert learner.batch == 2 and (learner.behaviour() == 0.5).all()
     learner.learn(both())
-    assert learner.visits[0].tolist() == [[0.25, 0.25], [0, 0.125], [0.125, 0]]  # (1 - gamma) gamma^h / 2
+    assert learner.now.cover.visits[0].tolist() == [[0.25, 0.25], [0, 0.125], [0.125, 0]]  # (1 - gamma) gamma^h / 2
     assert learner.value.tolist() == [0.375]
-    assert learner.bonus()[0].tolist() == [[0, 0], [2, 0], [0, 2]]  # 1 / (1 - gamma) on what was not met
+    assert learner.now.bonus[0].tolist() == [[0, 0], [2, 0], [0, 2]]  # 1 / (1 - gamma) on what was not met
     # Critics: the uniform policy up to step 0, then the restricted uniform one, which plays what is unknown.
     asked = learner.behaviour()
     assert isinstance(asked, Mixture) and asked.which.tolist() == [[[0, 1], [0, 1]]] and learner.batch == 2
@@ -380,5 +380,5 @@ def test_pc_pg():
     learner.learn(seen)  # returns under r + b: 5/4 and 3/2, so the second iterate
     assert learner.batch == 2 and learner.behaviour()[0] == pytest.approx(improved)
     learner.learn(Episodes(seen.s, seen.a, np.full((1, 2, 2), 0.4)))  # 0.6 is the best return so far
-    assert learner.policy()[0] == pytest.approx(improved) and learner.cover.shape == (1, 2, 3, 2)
-    assert learner.bonus()[0].tolist() == [[0, 0], [0, 0], [0, 0]]
+    assert learner.policy()[0] == pytest.approx(improved) and learner.now.cover.policies.shape == (1, 2, 3, 2)
+    assert learner.now.bonus[0].tolist() == [[0, 0], [0, 0], [0, 0]]

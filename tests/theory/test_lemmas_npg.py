@@ -5,9 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pcpg.theory import critic, diagnostics, exact, parameters, tabular
-from pcpg.theory.augmented import augmented_comparator, augmented_mdp
-from pcpg.theory.information import max_information_gain
+from pcpg.theory import analysis, critic, exact, parameters, tabular
+from pcpg.theory.analysis import augmented_comparator, augmented_mdp, max_information_gain
 from pcpg.theory.mdp import TabularMDP, check_features
 from pcpg.theory.npg import exponential_update, known_states, npg_update
 from pcpg.theory.settings import Settings
@@ -39,7 +38,7 @@ def test_npg_has_the_regret_of_the_lemma_whatever_the_critic_says(scene, ratios,
         return W * theta / np.linalg.norm(theta)
 
     eta = np.sqrt(np.log(it.mdp.num_actions) / T) / W
-    made = npg_update(it.phi, it.bonus.b, it.mdp.available, fit, lambda p: np.zeros(len(p)), T, eta)
+    made = npg_update(it.phi, it.bonus.b, it.mdp.available, fit, lambda p: np.zeros(len(p)), T=T, eta=eta)
     target = exact.value(augmented_mdp(it.mdp, it.bonus.b), augmented_comparator(it.mdp, it.bonus.b, it.comparator))
     regret, errors = 0.0, 0.0
     for pi, theta in zip(made.iterates, made.thetas, strict=True):
@@ -78,8 +77,8 @@ def test_the_error_of_the_best_fit_on_policy_is_at_most_the_transfer_error_of_th
     it = it._replace(phi=phi)
     pi = exponential_update(np.full(it.mdp.shape, 1 / 3), rng.normal(size=it.mdp.shape), 2.0, np.ones(7, bool))
     V, Q = exact.evaluate(it.mdp, pi, it.mdp.r + it.bonus.b)
-    d_star = diagnostics.comparator_distribution(it.mdp, it.comparator)
-    found = diagnostics.transfer_error(phi, it.rho, d_star, Q - it.bonus.b)
+    d_star = analysis.comparator_distribution(it.mdp, it.comparator)
+    found = analysis.transfer_error(phi, it.rho, d_star, Q - it.bonus.b)
     left = critic_error(it, pi, found.theta, Q - V[:, None])
     ratios.check("critic's bias <= sqrt(2 A eps_bias) (body)", left, np.sqrt(2 * it.mdp.num_actions * found.least))
     ratios.check("critic's bias <= 2 sqrt(A eps_bias) (appendix)", left, 2 * np.sqrt(it.mdp.num_actions * found.least))
@@ -106,14 +105,14 @@ def test_variance_and_bias_trade_off_in_their_true_form(scene, ratios, seed, sha
     theta = (1 - 2 * share) * best
     eps_stat = critic.loss(it.phi, it.rho, Q - b, theta)
     n_plus_1 = len(it.visits)
-    right = 4 * np.sqrt(it.beta * it.lam) * W + 2 * np.sqrt(it.beta * n_plus_1 * eps_stat)
+    right = 4 * np.sqrt(it.beta * it.ridge) * W + 2 * np.sqrt(it.beta * n_plus_1 * eps_stat)
     ratios.check("variance and bias, true form", abs(critic_error(it, pi, theta, Q - V[:, None])), right)
 
 
 def test_variance_and_bias_as_printed_fails_since_two_thetas_may_be_2W_apart(scene):
     """s0 leads to s1 by L, to s2 by R; the cover never sees s1, whose short features count as known without a visit."""
-    gamma, W, beta, lam, alpha = 0.99, 1.0, 0.04, 1.0, np.pi / 3
-    c = np.sqrt(beta * lam * (1 - 1e-9)) * np.array([np.sin(alpha), np.cos(alpha)])
+    gamma, W, beta, ridge, alpha = 0.99, 1.0, 0.04, 1.0, np.pi / 3
+    c = np.sqrt(beta * ridge * (1 - 1e-9)) * np.array([np.sin(alpha), np.cos(alpha)])
     best = W * np.array([np.cos(alpha), np.sin(alpha)])
     phi = np.zeros((3, 2, 3))
     phi[1, 0, :2], phi[1, 1, :2] = (
@@ -128,7 +127,7 @@ def test_variance_and_bias_as_printed_fails_since_two_thetas_may_be_2W_apart(sce
     mdp = TabularMDP(P, r, gamma)
     right = np.tile([0.0, 1.0], (3, 1))  # the cover: always R
     visits = exact.occupancy(mdp, right)
-    bonus = tabular.theory_bonus(phi, visits, None, lam, beta, gamma)
+    bonus = tabular.theory_bonus(phi, visits, None, ridge=ridge, beta=beta, gamma=gamma)
     assert (bonus.b == 0).all()
     pi = np.array([[0.5, 0.5], [1e-9, 1 - 1e-9], [0.5, 0.5]])
     V, Q = exact.evaluate(mdp, pi)
@@ -139,8 +138,8 @@ def test_variance_and_bias_as_printed_fails_since_two_thetas_may_be_2W_apart(sce
     left_policy = np.tile([1.0, 0.0], (3, 1))
     it = scene(0)._replace(mdp=mdp, phi=phi, bonus=bonus, comparator=left_policy)
     left = critic_error(it, pi, theta, Q - V[:, None])
-    assert left > 2 * np.sqrt(beta * lam * W**2)  # printed
-    assert left <= 4 * np.sqrt(beta * lam) * W  # true
+    assert left > 2 * np.sqrt(beta * ridge * W**2)  # printed
+    assert left <= 4 * np.sqrt(beta * ridge) * W  # true
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -148,17 +147,19 @@ def test_the_whole_bound_holds_on_linear_MDPs_and_is_never_near(scene, ratios, s
     it = scene(seed, linear=True, states=10)
     W, T, N, A = it.linear.W, 20, 5, it.mdp.num_actions
     largest = np.einsum("sad,sad->sa", it.phi, it.phi).max()
-    chosen = Settings(N=N, T=T, eta=np.sqrt(np.log(A) / T) / W, beta=0.5 * largest, lam=1.0, W=W)
+    chosen = Settings(N=N, T=T, eta=np.sqrt(np.log(A) / T) / W, beta=0.5 * largest, ridge=1.0, W=W)
     found = tabular.run(it.mdp, it.phi, chosen, "exact")
     gain = max_information_gain(it.mdp, it.phi, N + 1, 1.0, tol=1e-2)
-    bound = diagnostics.agnostic_bound(it.mdp, T, N, W, chosen.beta, 1.0, gain.value + gain.gap, 0.0, 0.0)
-    gap = exact.optimal_policy(it.mdp).V[it.mdp.s0] - max(e.value for e in found.episodes)
+    bound = analysis.agnostic_bound(it.mdp, T=T, N=N, W=W, beta=chosen.beta, ridge=1.0, gain=gain.value + gain.gap)
+    gap = exact.optimal_policy(it.mdp).V[it.mdp.s0] - max(e.value for e in found.rounds)
     ratios.check("final bound on V* - max V^n", gap, bound.total)
 
 
 def test_the_corrected_numbers_give_4_epsilon_term_by_term_and_the_printed_ones_do_not():
     eps, gamma, A, W = 0.1, 0.8, 10, 50.0
-    found = parameters.theorem(eps, gamma, A, W, parameters.gain_bound("finite", 5), 5.0)
+    found = parameters.theorem(
+        eps, gamma, num_actions=A, W=W, gain=parameters.gain_bound("finite", 5), intrinsic_dim=5.0
+    )
     g = 1 - gamma
     for numbers, holds in ((found.corrected, True), (found.paper, False)):
         terms = [

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from pcpg.theory import critic, exact, tabular
-from pcpg.theory.information import (
+from pcpg.theory.analysis import (
     finite_dimensional_bound,
     information_gain,
     intrinsic_dimension,
@@ -20,24 +20,24 @@ seeds = st.integers(0, 2**31)
 many = settings(max_examples=30, deadline=None)
 
 
-def trace_sum(sigmas, lam):
+def trace_sum(sigmas, ridge):
     """Return sum_n tr(Sigma_n M_{n-1}^-1) and log det(M_N / lambda I)."""
-    M, total = lam * np.eye(sigmas.shape[-1]), 0.0
+    M, total = ridge * np.eye(sigmas.shape[-1]), 0.0
     for sigma in sigmas:
         total += np.trace(np.linalg.solve(M, sigma))
         M = M + sigma
-    return total, np.linalg.slogdet(M / lam)[1]
+    return total, np.linalg.slogdet(M / ridge)[1]
 
 
 @many
 @given(seeds, st.sampled_from([0.01, 0.3, 1.0, 4.0]), st.sampled_from([1, 20]))
-def test_the_sum_of_traces_is_at_most_c_times_the_log_determinant(ratios, seed, lam, count):
+def test_the_sum_of_traces_is_at_most_c_times_the_log_determinant(ratios, seed, ridge, count):
     rng = np.random.default_rng(seed)
     basis = np.linalg.qr(rng.normal(size=(count, 4, 4)))[0]
     eigenvalues = rng.random((count, 4)) ** rng.integers(1, 6)
     eigenvalues[:, 0] = 1.0
-    total, gain = trace_sum(np.einsum("nij,nj,nkj->nik", basis, eigenvalues, basis), lam)
-    ratios.check("sum of traces, c = (1/lambda)/ln(1+1/lambda)", total, (1 / lam) / np.log1p(1 / lam) * gain)
+    total, gain = trace_sum(np.einsum("nij,nj,nkj->nik", basis, eigenvalues, basis), ridge)
+    ratios.check("sum of traces, c = (1/lambda)/ln(1+1/lambda)", total, (1 / ridge) / np.log1p(1 / ridge) * gain)
 
 
 def test_the_sum_of_traces_as_printed_fails_for_a_small_ridge():
@@ -55,47 +55,47 @@ def test_the_potential_argument_bounds_all_bonuses_collected(scene, ratios, seed
     g, N = 1 - it.mdp.gamma, 6
     beta = beta_from_mass(0.02)
     found = tabular.run(it.mdp, it.phi, Settings(N=N, T=8, eta=5.0, beta=beta), "exact")
-    collected = sum(e.value_bonus - e.value for e in found.episodes)
+    collected = sum(e.value_bonus - e.value for e in found.rounds)
     gain = found.bonuses[-1].log_det - found.bonuses[0].log_det
     ratios.check("potential argument, 2 I_N/(beta (1-gamma)^2)", collected, 2 * gain / (beta * g**2))
 
 
-def test_the_potential_argument_as_printed_fails_where_one_pair_stays_unknown_for_two_episodes():
+def test_the_potential_argument_as_printed_fails_where_one_pair_stays_unknown_for_two_rounds():
     """Printed: 2 I_N/(beta (1-gamma)). One state, one action, gamma = 0.9: 100 collected against 48.8."""
     mdp = TabularMDP(np.ones((1, 1, 1)), np.zeros((1, 1)), 0.9)
     beta, g = 0.45, 0.1
     found = tabular.run(mdp, np.ones((1, 1, 1)), Settings(N=1, T=1, beta=beta), "exact")
-    collected = sum(e.value_bonus - e.value for e in found.episodes)
+    collected = sum(e.value_bonus - e.value for e in found.rounds)
     gain = found.bonuses[-1].log_det
     assert collected == pytest.approx(100.0) and gain == pytest.approx(np.log(3))
     assert collected > 2 * gain / (beta * g)
     assert collected <= 2 * gain / (beta * g**2)
 
 
-def forms(phi, weights, lam):
-    return exact.form(phi, exact.covariance(phi, weights) + lam * np.eye(phi.shape[-1]))
+def forms(phi, weights, ridge):
+    return exact.form(phi, exact.covariance(phi, weights) + ridge * np.eye(phi.shape[-1]))
 
 
-def covariance_violations(it, N, K, lam, repetitions, rng):
+def covariance_violations(it, N, K, ridge, repetitions, rng):
     """Return how often some phi' Sigma^-1 phi of the sampled Sigma_mix is off by more than a factor of two."""
     d = [exact.occupancy(it.mdp, random_policy(it.mdp, i)) for i in range(N)]
-    truth, failures = forms(it.phi, sum(d), lam), 0
+    truth, failures = forms(it.phi, sum(d), ridge), 0
     for _ in range(repetitions):
         counts = sum(rng.multinomial(K, p.reshape(-1)).reshape(p.shape) / K for p in d)
-        ratio = forms(it.phi, counts, lam) / truth
+        ratio = forms(it.phi, counts, ridge) / truth
         failures += bool(ratio.max() > 2 or ratio.min() < 0.5)
     return failures
 
 
 def test_covariances_concentrate_at_the_stated_number_of_pairs(scene, ratios):
     it, rng = scene(1, linear=True, states=12), np.random.default_rng(0)
-    N, lam, delta, repetitions = 3, 1.0, 0.2, 200
+    N, ridge, delta, repetitions = 3, 1.0, 0.2, 200
     d_hat = max(
         intrinsic_dimension(exact.covariance(it.phi, exact.occupancy(it.mdp, random_policy(it.mdp, i))))
         for i in range(N)
     )
-    K = int(np.ceil(32 * N**2 * np.log(8 * N * d_hat / delta) / lam**2))
-    failures = covariance_violations(it, N, K, lam, repetitions, rng)
+    K = int(np.ceil(32 * N**2 * np.log(8 * N * d_hat / delta) / ridge**2))
+    failures = covariance_violations(it, N, K, ridge, repetitions, rng)
     assert stats.binomtest(failures, repetitions, delta, alternative="greater").pvalue > 1e-4
     ratios.check("covariance concentration: failures <= delta", failures / repetitions, delta)
 
@@ -146,28 +146,28 @@ def test_the_sgd_lemma_as_printed_fails_for_a_small_W():
 @given(seeds)
 def test_no_set_of_policies_gains_more_than_the_maximum_and_that_no_more_than_d_log(scene, ratios, seed):
     it = scene(seed, linear=True)
-    N, lam = 10, 0.5
-    found = max_information_gain(it.mdp, it.phi, N, lam, tol=1e-3)
+    N, ridge = 10, 0.5
+    found = max_information_gain(it.mdp, it.phi, N, ridge, tol=1e-3)
     policies = [random_policy(it.mdp, seed + i) for i in range(N - 1)] + [uniform_policy(it.mdp)]
     sigmas = np.stack([exact.covariance(it.phi, exact.occupancy(it.mdp, pi)) for pi in policies])
-    ratios.check("information gain of policies <= I_N", information_gain(sigmas, lam), found.value + found.gap)
+    ratios.check("information gain of policies <= I_N", information_gain(sigmas, ridge), found.value + found.gap)
     assert found.gap <= 1e-3
-    ratios.check("I_N <= d log(1 + N/lambda)", found.value, finite_dimensional_bound(N, 4, lam))
+    ratios.check("I_N <= d log(1 + N/lambda)", found.value, finite_dimensional_bound(N, 4, ridge))
 
 
 def test_the_maximum_information_gain_agrees_with_cvxpy(scene):
     import cvxpy as cp
 
     it = scene(11, linear=True, states=6)
-    N, lam, gamma = 5, 1.0, it.mdp.gamma
+    N, ridge, gamma = 5, 1.0, it.mdp.gamma
     rho = cp.Variable(18, nonneg=True)
     phi, P = it.phi.reshape(18, -1), it.mdp.P.reshape(18, 6)
     flow = np.kron(np.eye(6), np.ones((1, 3))) @ rho == gamma * (P.T @ rho) + (1 - gamma) * (np.arange(6) == it.mdp.s0)
-    M = np.eye(4) + (N / lam) * sum(rho[i] * np.outer(phi[i], phi[i]) for i in range(18))
+    M = np.eye(4) + (N / ridge) * sum(rho[i] * np.outer(phi[i], phi[i]) for i in range(18))
     problem = cp.Problem(cp.Maximize(cp.log_det(M)), [flow])
     problem.solve(solver=cp.CLARABEL)
     truth = float(np.asarray(problem.value))
-    found = max_information_gain(it.mdp, it.phi, N, lam, tol=1e-4)
+    found = max_information_gain(it.mdp, it.phi, N, ridge, tol=1e-4)
     assert found.value - 1e-5 <= truth <= found.value + found.gap + 1e-5
 
 

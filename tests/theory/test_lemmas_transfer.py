@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pcpg.theory import critic, diagnostics, exact
+from pcpg.theory import analysis, critic, exact
 from pcpg.theory.mdp import TabularMDP, aggregation_features, random_mdp, random_policy
 from pcpg.theory.parameters import aggregation_W
 
@@ -21,8 +21,8 @@ def test_the_transfer_error_is_zero_in_linear_MDPs_for_one_of_the_best_fits(scen
     Q = exact.action_values(it.mdp, pi, it.mdp.r + b)
     rho = np.zeros(it.mdp.shape)
     rho[it.mdp.s0] = 1 / it.mdp.num_actions  # a cover that has seen nothing but s0
-    d_star = diagnostics.comparator_distribution(it.mdp, it.comparator)
-    found = diagnostics.transfer_error(it.phi, rho, d_star, Q - b, it.linear.W)
+    d_star = analysis.comparator_distribution(it.mdp, it.comparator)
+    found = analysis.transfer_error(it.phi, rho, d_star, Q - b, it.linear.W)
     assert found.least < 1e-14 * max(1.0, float(np.abs(Q).max())) ** 2 and found.norm <= it.linear.W
 
 
@@ -31,10 +31,10 @@ def test_the_transfer_error_is_not_zero_for_every_best_fit_nor_when_W_binds(scen
     Q = exact.action_values(it.mdp, it.comparator)
     rho = np.zeros(it.mdp.shape)
     rho[it.mdp.s0, 0] = 1.0
-    d_star = diagnostics.comparator_distribution(it.mdp, it.comparator)
-    free = diagnostics.transfer_error(it.phi, rho, d_star, Q)
+    d_star = analysis.comparator_distribution(it.mdp, it.comparator)
+    free = analysis.transfer_error(it.phi, rho, d_star, Q)
     assert free.least < 1e-12 < 1e-3 < free.least_norm  # the member of least norm does not transfer
-    tight = diagnostics.transfer_error(it.phi, rho, d_star, Q, W=0.8 * free.norm)
+    tight = analysis.transfer_error(it.phi, rho, d_star, Q, W=0.8 * free.norm)
     assert tight.binds and tight.least > 1e-3
 
 
@@ -45,20 +45,20 @@ def test_the_transfer_error_is_at_most_concentrability_times_the_loss(scene, rat
     phi = np.random.default_rng(seed).dirichlet(np.ones(3), size=it.mdp.shape)
     Q = exact.action_values(it.mdp, random_policy(it.mdp, seed))
     nu = 0.9 * it.rho + 0.1 / it.rho.size
-    d_star = diagnostics.comparator_distribution(it.mdp, it.comparator)
-    found = diagnostics.transfer_error(phi, nu, d_star, Q)
+    d_star = analysis.comparator_distribution(it.mdp, it.comparator)
+    found = analysis.transfer_error(phi, nu, d_star, Q)
     loss = critic.loss(phi, nu, Q, found.theta)
-    ratios.check("eps_bias <= norm(d*/nu) L", found.least, diagnostics.concentrability(d_star, nu) * loss)
-    assert diagnostics.relative_condition_number(phi, d_star, nu) <= diagnostics.concentrability(d_star, nu) + 1e-9
+    ratios.check("eps_bias <= norm(d*/nu) L", found.least, analysis.concentrability(d_star, nu) * loss)
+    assert analysis.relative_condition_number(phi, d_star, nu) <= analysis.concentrability(d_star, nu) + 1e-9
 
 
 def test_coverage_numbers_are_infinite_where_something_is_missed():
     d_star, nu = np.array([[0.5, 0.5]]), np.array([[1.0, 0.0]])
-    assert diagnostics.concentrability(d_star, nu) == np.inf
+    assert analysis.concentrability(d_star, nu) == np.inf
     phi = np.eye(2)[None]
-    assert diagnostics.relative_condition_number(phi, d_star, nu) == np.inf
+    assert analysis.relative_condition_number(phi, d_star, nu) == np.inf
     same = np.ones((1, 2, 2)) / np.sqrt(2)  # one direction only: nothing is missed
-    assert diagnostics.relative_condition_number(same, d_star, nu) == pytest.approx(1.0)
+    assert analysis.relative_condition_number(same, d_star, nu) == pytest.approx(1.0)
 
 
 def aggregated(seed, noise=0.2, r_scale=1.0):
@@ -80,7 +80,7 @@ def spread(values, labels):
 @given(seeds, st.sampled_from([0.05, 1.0]))
 def test_action_values_within_a_label_differ_by_no_more_than_the_true_claim(ratios, seed, r_scale):
     mdp, labels = aggregated(seed, r_scale=r_scale)
-    eps, gamma = diagnostics.misspecification(mdp, labels), mdp.gamma
+    eps, gamma = analysis.misspecification(mdp, labels), mdp.gamma
     Q = exact.action_values(mdp, random_policy(mdp, seed))
     right = eps * (1 + gamma * r_scale / (1 - gamma))
     for left, bound in zip(spread(Q, labels), right, strict=True):
@@ -93,7 +93,7 @@ def test_Q_minus_b_within_a_label_differs_by_at_most_eps_over_one_minus_gamma_sq
     mdp, labels = aggregated(seed)
     b = (np.random.default_rng(seed).random(5) < 0.4)[labels] / (1 - mdp.gamma)  # a bonus is a function of the label
     Q = exact.action_values(mdp, random_policy(mdp, seed), mdp.r + b)
-    eps = diagnostics.misspecification(mdp, labels)
+    eps = analysis.misspecification(mdp, labels)
     for left, z in zip(spread(Q - b, labels), range(5), strict=False):
         ratios.check("aggregation: spread of Q - b <= eps_z/(1-gamma)^2", left, eps[z] / (1 - mdp.gamma) ** 2)
 
@@ -101,7 +101,7 @@ def test_Q_minus_b_within_a_label_differs_by_at_most_eps_over_one_minus_gamma_sq
 def test_the_aggregation_claim_as_printed_fails_for_small_rewards():
     """Printed: r_max eps_z/(1-gamma). Rewards 0 and 0.1, same transitions, gamma = 0.5: 0.1 against 0.02."""
     mdp = TabularMDP(np.ones((1, 2, 1)), np.array([[0.0, 0.1]]), 0.5, r_max=0.1)
-    eps = diagnostics.misspecification(mdp, np.zeros((1, 2), int))[0]
+    eps = analysis.misspecification(mdp, np.zeros((1, 2), int))[0]
     Q = exact.action_values(mdp, np.array([[1.0, 0.0]]))
     assert np.ptp(Q) > mdp.r_max * eps / (1 - mdp.gamma)
     assert np.ptp(Q) <= eps * (1 + mdp.gamma * mdp.r_max / (1 - mdp.gamma)) + 1e-12
@@ -119,19 +119,19 @@ def test_the_critics_bias_under_aggregation_is_an_average_along_the_comparator(r
     scores = phi @ theta
     error = (Q - V[:, None]) - (scores - (pi * scores).sum(1, keepdims=True))
     left = (exact.occupancy(mdp, comparator) * error).sum()
-    right = 2 * diagnostics.average_misspecification(mdp, labels, comparator) / g**2
+    right = 2 * analysis.average_misspecification(mdp, labels, comparator) / g**2
     ratios.check("aggregation: bias of the critic", left, right)
 
 
 def test_misspecification_is_zero_exactly_where_pairs_agree():
     mdp = random_mdp(0, 4, 2, 0.9)
-    assert diagnostics.misspecification(mdp, np.arange(8).reshape(4, 2)).max() == 0.0
+    assert analysis.misspecification(mdp, np.arange(8).reshape(4, 2)).max() == 0.0
     labels = np.array([[0, 0], [1, 2], [3, 4], [5, 6]])
-    eps = diagnostics.misspecification(mdp, labels)
+    eps = analysis.misspecification(mdp, labels)
     assert (eps > 0).tolist() == [True] + [False] * 6
     expected = max(np.abs(mdp.P[0, 0] - mdp.P[0, 1]).sum(), abs(mdp.r[0, 0] - mdp.r[0, 1]))
     assert eps[0] == pytest.approx(expected)
     only_0 = np.zeros(mdp.shape)
     only_0[:, 0] = 1.0
     occupancy = exact.occupancy(mdp, only_0).sum(1)
-    assert diagnostics.average_misspecification(mdp, labels, only_0) == pytest.approx(occupancy[0] * eps[0])
+    assert analysis.average_misspecification(mdp, labels, only_0) == pytest.approx(occupancy[0] * eps[0])

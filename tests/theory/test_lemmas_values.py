@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pcpg.theory import critic, exact
-from pcpg.theory.augmented import augmented_comparator, augmented_mdp, extend_policy
+from pcpg.theory.analysis import augmented_comparator, augmented_mdp, extend_policy
 from pcpg.theory.mdp import TabularMDP, random_policy
 from pcpg.theory.npg import known_states, restricted_uniform
 

@@ -107,7 +107,8 @@ def theory_form(trained, members):
     """Return the same from the exact occupancies of the members' policies."""
     S, A = trained.model.shape
     total = np.sum([exact_visits(trained, trained.run.cover.member(i)) for i in range(members)], axis=0)
-    return tabular.theory_bonus(np.eye(S * A).reshape(S, A, -1), total, np.arange(S * A), RIDGE, 1.0, 0.9).form
+    phi = np.eye(S * A).reshape(S, A, -1)
+    return tabular.theory_bonus(phi, total, np.arange(S * A), ridge=RIDGE, beta=1.0, gamma=0.9).form
 
 
 def test_bonuses_of_the_deep_cover_are_those_of_the_theory(trained):

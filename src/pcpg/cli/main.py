@@ -185,12 +185,12 @@ COMMANDS: dict[str, Command | Group] = {
     "theory": TheoryGroup(
         "The provable algorithm on small MDPs, and the numbers of its theorem.",
         {
-            "run": "pcpg.cli.theory:Run",
-            "parameters": "pcpg.cli.theory:Parameters",
-            "tree": "pcpg.cli.theory_examples:Tree",
-            "aggregation": "pcpg.cli.theory_examples:Aggregation",
-            "kernel": "pcpg.cli.theory_examples:Kernel",
-            "compare": "pcpg.cli.theory_compare:Compare",
+            "run": "pcpg.cli.theory:RunCommand",
+            "parameters": "pcpg.cli.theory:ParametersCommand",
+            "tree": "pcpg.cli.theory_examples:TreeCommand",
+            "aggregation": "pcpg.cli.theory_examples:AggregationCommand",
+            "kernel": "pcpg.cli.theory_examples:KernelCommand",
+            "compare": "pcpg.cli.theory_compare:CompareCommand",
         },
     ),
 }

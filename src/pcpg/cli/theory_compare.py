@@ -4,20 +4,19 @@ import sys
 import time
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Literal
 
 import numpy as np
 
-from pcpg.cli.theory_output import Result, finish, show, table
+from pcpg.cli.theory import Result, SeededOutput, check_horizon, check_seeds, finish, show, table
 from pcpg.theory.learners import problem, runner
 from pcpg.theory.learners.registry import COMPARATORS, current_name
 
 SIZES = {"lock": 4, "deep-sea": 8, "riverswim": 6, "random": 20}
 
 
-@dataclass(frozen=True)
-class Compare:
+@dataclass(frozen=True, kw_only=True)
+class CompareCommand(SeededOutput):
     """Run algorithms of the paper's table on one problem, with the same budget of samples for each seed."""
 
     algos: tuple[str, ...] = ("pcpg", "ucbvi", "psrl", "npg")
@@ -32,19 +31,13 @@ class Compare:
     """Samples (environment steps) that each seed may take."""
     seeds: int = 5
     """How many instances, with consecutive seeds."""
-    seed: int = 0
-    """The first seed."""
     points: int = 100
     """Points of the grid of samples at which the policy in force is evaluated exactly."""
     epsilon: float = 0.05
     """Accuracy, as a share of the gap between the optimal return and that of uniform play."""
-    json: bool = False
-    """Print one JSON object on standard output."""
-    out: Path | None = None
-    """Write the JSON object to this file too."""
 
     def __call__(self) -> Result:
-        """Return for every algorithm the samples to epsilon and the final return of each seed."""
+        """For every algorithm the samples to epsilon and the final return of each seed."""
         self._check()
         seeds = list(range(self.seed, self.seed + self.seeds))
         made = self._problem(seeds)
@@ -78,19 +71,17 @@ class Compare:
     def _check(self) -> None:
         unknown = [name for name in self.algos if current_name(name) not in COMPARATORS]
         if unknown or not self.algos:
-            raise ValueError(f"algos is {self.algos}; expected some of {', '.join(COMPARATORS)}")
+            raise ValueError(f"algos must be some of {', '.join(COMPARATORS)}, got {' '.join(self.algos) or 'none'}")
         if self.scales and len(self.scales) != len(self.algos):
-            raise ValueError(f"{len(self.scales)} scales for {len(self.algos)} algos; expected one for each, or none")
-        if self.seeds < 1 or self.seed < 0:
-            raise ValueError(f"seeds is {self.seeds} and seed is {self.seed}; expected seeds >= 1 and seed >= 0")
-        if self.horizon is not None and self.horizon < 1:
-            raise ValueError(f"horizon is {self.horizon}; expected at least one")
+            raise ValueError(f"scales must be {len(self.algos)}, one per algorithm, or none, got {len(self.scales)}")
+        check_seeds(self.seeds, self.seed)
+        check_horizon(self.horizon)
         if not 0.0 < self.epsilon < 1.0:
-            raise ValueError(f"epsilon is {self.epsilon}; expected a share of the gap, above 0 and below 1")
+            raise ValueError(f"epsilon must be a share of the gap, above 0 and below 1, got {self.epsilon}")
 
     def _problem(self, seeds: list[int]) -> problem.Episodic:
         if self.mdp not in SIZES:
-            raise ValueError(f"mdp is {self.mdp!r}; expected one of {', '.join(SIZES)}")
+            raise ValueError(f"mdp must be one of {', '.join(SIZES)}, got {self.mdp!r}")
         size = self.horizon or SIZES[self.mdp]
         if self.mdp == "lock":
             return problem.lock(size, seeds)

@@ -1,25 +1,18 @@
 """`pcpg theory tree | aggregation | kernel`: the paper's examples, each with its numbers and a picture."""
 
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Literal
 
 import numpy as np
 
-from pcpg.cli.theory_output import Result, finish, show, table
-from pcpg.theory import diagnostics, exact, kernel, tabular
-from pcpg.theory.aggregation import Aggregated, swamp
-from pcpg.theory.bootstrapping import fitted_q_iteration, lsvi_ucb
-from pcpg.theory.mdp import Array, TabularMDP, uniform_policy
+from pcpg.cli.theory import DrawnOutput, Mode, Result, check_seeds, finish, show, table
+from pcpg.theory import analysis, exact, examples, kernel, tabular
+from pcpg.theory.examples import fitted_q_iteration, lsvi_ucb
+from pcpg.theory.mdp import uniform_policy
 from pcpg.theory.settings import Settings, beta_from_mass
-from pcpg.theory.tree import Tree as TreeExample
-from pcpg.theory.tree import adversarial_tree, deluding_tree, random_tree
-
-Mode = Literal["exact", "sampled"]
 
 
-@dataclass(frozen=True)
-class Tree:
+@dataclass(frozen=True, kw_only=True)
+class TreeCommand(DrawnOutput):
     """The binary tree with pathological features: PC-PG reaches 1/2 - eps where bootstrapping is deluded."""
 
     depth: int = 5
@@ -30,31 +23,24 @@ class Tree:
     """How PC-PG runs; the two contrasts are given what is best for them."""
     seeds: int = 5
     """How many trees of each kind."""
-    seed: int = 0
-    """The first seed."""
     tries: int = 200
     """Moves of the search for features that delude fitted Q iteration."""
     episodes: int = 400
     """Episodes of LSVI-UCB."""
     epsilon: float = 0.01
     """PC-PG must come this near to 1/2."""
-    json: bool = False
-    """Print one JSON object on standard output."""
-    out: Path | None = None
-    """Write the JSON object to this file too."""
-    png: Path | None = None
-    """Draw beliefs and values."""
 
     def __call__(self) -> Result:
-        """Return, for random, searched and constructed features, what each method believes and reaches."""
-        if self.seeds < 1 or self.tries < 0:
-            raise ValueError("expected seeds >= 1 and tries >= 0")
+        """For random, searched and constructed features, what each method believes and reaches."""
+        check_seeds(self.seeds, self.seed)
+        if self.tries < 0:
+            raise ValueError(f"tries must be 0 or more, got {self.tries}")
         rows = []
         for seed in range(self.seed, self.seed + self.seeds):
             made = {
-                "random": random_tree(self.depth, self.inner_dim, seed),
-                "searched": adversarial_tree(self.depth, self.inner_dim, seed, tries=self.tries),
-                "constructed": deluding_tree(),
+                "random": examples.random_tree(self.depth, self.inner_dim, seed),
+                "searched": examples.adversarial_tree(self.depth, self.inner_dim, seed, tries=self.tries),
+                "constructed": examples.deluding_tree(),
             }
             rows += [self._one(kind, tree, seed) for kind, tree in made.items()]
         if self.png is not None:
@@ -74,14 +60,14 @@ class Tree:
         }
         return finish(result, self.out)
 
-    def _one(self, kind: str, tree: TreeExample, seed: int) -> Result:
-        lam = 1e-3
-        settings = Settings(N=10, T=40, eta=10.0, lam=lam, beta=beta_from_mass(0.01, lam), M=500, final_episodes=1000)
+    def _one(self, kind: str, tree: examples.BinaryTree, seed: int) -> Result:
+        beta = beta_from_mass(0.01, ridge=1e-3)
+        settings = Settings(N=10, T=40, eta=10.0, ridge=1e-3, beta=beta, M=500, final_episodes=1000)
         found = tabular.run(tree.mdp, tree.phi, settings, self.mode, seed, keep_iterates=True)
         uniform = np.full(tree.mdp.shape, 1.0 / tree.mdp.r.size)
         fqi = fitted_q_iteration(tree.mdp, tree.phi, uniform)
         lsvi = lsvi_ucb(tree.mdp, tree.phi, self.episodes, tree.depth + 2, 1.0, seed)
-        # What PC-PG believes of R: the mean critic of the last episode, whose e_2 is (s0, R) alone.
+        # What PC-PG believes of R: the mean critic of the last round, whose e_2 is (s0, R) alone.
         believed = float(found.improvements[-1].thetas.mean(0) @ tree.phi[0, 1])
         return {
             "features": kind,
@@ -115,20 +101,20 @@ class Tree:
         show(made)
 
 
-def _tree_transfer(tree: TreeExample, found: tabular.Run) -> float:
-    """Return the largest transfer error over the iterates of the last episode (zero, by the corollary)."""
-    d_star = diagnostics.comparator_distribution(tree.mdp, tree.comparator)
+def _tree_transfer(tree: examples.BinaryTree, found: tabular.TheoryRun) -> float:
+    """The largest transfer error over the iterates of the last round (zero, by the corollary)."""
+    d_star = analysis.comparator_distribution(tree.mdp, tree.comparator)
     b = found.bonuses[-2].b
     rho = np.mean([exact.occupancy(tree.mdp, pi) for pi in found.cover.policies[:-1]], axis=0)
     errors = []
     for pi in found.improvements[-1].iterates[::10]:
         target = exact.action_values(tree.mdp, pi, tree.mdp.r + b) - b
-        errors.append(diagnostics.transfer_error(tree.phi, rho, d_star, target).least)
+        errors.append(analysis.transfer_error(tree.phi, rho, d_star, target).least)
     return max(errors)
 
 
-@dataclass(frozen=True)
-class Aggregation:
+@dataclass(frozen=True, kw_only=True)
+class AggregationCommand(DrawnOutput):
     """State aggregation that is wrong off the comparator's path, or on it: what each method loses, and the bound."""
 
     corridor: int = 5
@@ -139,29 +125,21 @@ class Aggregation:
     """How many sizes of misspecification."""
     mode: Mode = "exact"
     """How PC-PG runs."""
-    seed: int = 0
-    """Seed of sampled runs."""
-    json: bool = False
-    """Print one JSON object on standard output."""
-    out: Path | None = None
-    """Write the JSON object to this file too."""
-    png: Path | None = None
-    """Draw the loss of each method against the misspecification."""
 
     def __call__(self) -> Result:
-        """Return losses and bounds as the misspecification grows, off the comparator's path and on it."""
+        """Losses and bounds as the misspecification grows, off the comparator's path and on it."""
         if self.points < 2:
-            raise ValueError(f"points is {self.points}; expected at least two")
+            raise ValueError(f"points must be 2 or more, got {self.points}")
         sizes = np.linspace(0.0, 0.6, self.points)
-        off = [self._one(swamp(float(k), self.corridor, self.gamma)) for k in sizes]
-        on = [self._one(swamp(float(k), self.corridor, self.gamma, on_path=True)) for k in sizes]
+        off = [self._one(examples.swamp(float(k), self.corridor, self.gamma)) for k in sizes]
+        on = [self._one(examples.swamp(float(k), self.corridor, self.gamma, on_path=True)) for k in sizes]
         if self.png is not None:
             from pcpg.theory.pictures import draw_aggregation
 
             draw_aggregation(off, on, self.png)
         return finish({"gamma": self.gamma, "off_path": off, "on_path": on}, self.out)
 
-    def _one(self, made: Aggregated) -> Result:
+    def _one(self, made: examples.Swamp) -> Result:
         mdp, phi = made.mdp, made.phi
         settings = Settings(N=12, T=60, eta=10.0, beta=beta_from_mass(0.01), M=2000, K=4000)
         found = tabular.run(mdp, phi, settings, self.mode, self.seed)
@@ -169,8 +147,8 @@ class Aggregation:
         lsvi = lsvi_ucb(mdp, phi, 200, self.corridor + 3, 1.0, self.seed, ridge=0.01)
         target, g = exact.value(mdp, made.comparator), 1.0 - mdp.gamma
         reached = {"PC-PG": exact.value(mdp, found.pi), "FQI": fqi.value, "LSVI-UCB": lsvi.value}
-        eps = diagnostics.misspecification(mdp, made.labels)
-        average = diagnostics.average_misspecification(mdp, made.labels, made.comparator)
+        eps = analysis.misspecification(mdp, made.labels)
+        average = analysis.average_misspecification(mdp, made.labels, made.comparator)
         return {
             "eps_max": float(eps.max()),
             "eps_average": average,
@@ -206,8 +184,8 @@ class Aggregation:
         show(made)
 
 
-@dataclass(frozen=True)
-class Kernel:
+@dataclass(frozen=True, kw_only=True)
+class KernelCommand(DrawnOutput):
     """An MDP that is linear in an infinite-dimensional RKHS: Algorithm 1 in the dual, against one-hot pairs."""
 
     states: int = 60
@@ -215,35 +193,28 @@ class Kernel:
     lengthscale: float = 0.06
     """Of the RBF kernel over positions."""
     N: int = 12
-    """Episodes of Algorithm 1."""
+    """Rounds of Algorithm 1 after the first one."""
     mode: Mode = "exact"
     """exact: population quantities. sampled: only resets to s0."""
-    seed: int = 0
-    """Seed of sampled runs."""
-    json: bool = False
-    """Print one JSON object on standard output."""
-    out: Path | None = None
-    """Write the JSON object to this file too."""
-    png: Path | None = None
-    """Draw visits, values, unknown pairs and information gain."""
 
     def __call__(self) -> Result:
-        """Return values and information gains over episodes, with the kernel's features and with one-hot pairs."""
+        """Values and information gains over rounds, with the kernel's features and with one-hot pairs."""
         made = kernel.swimmer(self.states, lengthscale=self.lengthscale)
-        lam = 0.01
-        settings = Settings(N=self.N, T=20, eta=3.0, lam=lam, beta=beta_from_mass(0.02, lam), W=200.0, M=4000, K=2000)
+        beta = beta_from_mass(0.02, ridge=0.01)
+        settings = Settings(N=self.N, T=20, eta=3.0, ridge=0.01, beta=beta, W=200.0, M=4000, K=2000)
         runs = {
             "kernel": kernel.run_kernel(made, settings, self.mode, self.seed, dual=True),
             "one-hot": kernel.run_kernel(made, settings, self.mode, self.seed, dual=False),
         }
+        values = {name: [exact.value(made.mdp, pi) for pi in run.cover.policies[1:]] for name, run in runs.items()}
         optimal = float(exact.optimal_policy(made.mdp).V[made.mdp.s0])
         if self.png is not None:
             from pcpg.theory.pictures import draw_kernel
 
-            draw_kernel(made.points[::3, 0], runs, optimal, self.png)
+            draw_kernel(made.points[::3, 0], runs, values, optimal, self.png)
         result: Result = {
             "optimal_value": optimal,
-            "uniform_value": _uniform_value(made.mdp),
+            "uniform_value": exact.value(made.mdp, uniform_policy(made.mdp)),
             "omega": made.omega,
             "xi_bound": made.xi,
             "mode": self.mode,
@@ -251,9 +222,9 @@ class Kernel:
         for name, run in runs.items():
             known = np.array(run.known) == made.mdp.r.size
             result[name] = {
-                "value": run.value,
-                "values": run.values,
-                "escape": run.escapes,
+                "value": exact.value(made.mdp, run.pi),
+                "values": values[name],
+                "escape": [one.escape for one in run.rounds],
                 "information_gain": run.gains,
                 "all_known_after": int(known.argmax()) + 1 if known.any() else None,
                 "steps": run.steps,
@@ -275,8 +246,3 @@ class Kernel:
             )
             made.add_row(name, *cells)
         show(made)
-
-
-def _uniform_value(mdp: TabularMDP) -> float:
-    policy: Array = uniform_policy(mdp)
-    return exact.value(mdp, policy)

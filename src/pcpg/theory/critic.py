@@ -13,8 +13,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pcpg.theory.mdp import Array
-from pcpg.theory.samplers import Index
+from pcpg.theory.mdp import Array, Index
+from pcpg.theory.settings import Settings
+
+Regress = Callable[[Array], Callable[[Array], Array]]  # weights over pairs -> targets -> theta; factorised once
 
 RANK_CUTOFF = 1e-12  # singular values below this share of the largest are rounding, not data
 
@@ -29,7 +31,7 @@ class Factor(NamedTuple):
 
 
 def partition_labels(phi: Array) -> Index | None:
-    """Return the label of each pair if phi is one-hot (tabular, aggregation), else None."""
+    """The label of each pair if phi is one-hot (tabular, aggregation), else None."""
     flat = phi.reshape(-1, phi.shape[-1])
     labels = flat.argmax(1)
     one_hot = (np.count_nonzero(flat, axis=1) == 1).all() and (flat[np.arange(len(flat)), labels] == 1.0).all()
@@ -37,7 +39,7 @@ def partition_labels(phi: Array) -> Index | None:
 
 
 def factorise(phi: Array, weights: Array, labels: Index | None = None) -> Factor:
-    """Return the factorisation of sqrt(weights) phi; pass `partition_labels(phi)` for the diagonal case."""
+    """The factorisation of sqrt(weights) phi; pass `partition_labels(phi)` for the diagonal case."""
     flat, w = phi.reshape(-1, phi.shape[-1]), weights.reshape(-1)
     root = np.sqrt(w)
     if labels is not None:
@@ -54,7 +56,7 @@ def factorise(phi: Array, weights: Array, labels: Index | None = None) -> Factor
 
 
 def least_squares(factor: Factor, target: Array, W: float = np.inf) -> Array:
-    """Return the minimiser theta with norm(theta) <= W; the one of least norm where there are several."""
+    """The minimiser theta with norm(theta) <= W; the one of least norm where there are several."""
     root, singular, left, right = factor
     y = target.reshape(-1)
     if right is None:
@@ -74,8 +76,29 @@ def least_squares(factor: Factor, target: Array, W: float = np.inf) -> Array:
     return solution if right is None else solution @ right
 
 
+def regression(phi: Array, labels: Index | None, W: float) -> Regress:
+    """Least squares with these features: from weights over pairs and targets [S, A] to the best theta."""
+
+    def regress(weights: Array) -> Callable[[Array], Array]:
+        factor = factorise(phi, weights, labels)
+        return lambda target: least_squares(factor, target, W)
+
+    return regress
+
+
+def fit_samples(phi: Array, regress: Regress, settings: Settings, s: Index, a: Index, y: Array) -> Array:
+    """theta^t from M pairs and their targets, by the solver of the settings."""
+    if settings.critic == "sgd":
+        return projected_sgd(phi[s, a][None], y[None], settings.W, settings.sgd_step)[0]
+    # Least squares on samples is least squares on pairs, weighted by counts, with the mean target of each pair.
+    index, size = s * phi.shape[1] + a, phi.shape[0] * phi.shape[1]
+    counts = np.bincount(index, minlength=size)
+    means = np.bincount(index, weights=y, minlength=size) / np.maximum(counts, 1)
+    return regress(counts / len(y))(means)
+
+
 def multiplier(norm: Callable[[float], float], upper: float, W: float) -> float:
-    """Return the least mu in [0, upper], to rounding, with norm(mu) <= W; norm decreases and norm(upper) <= W."""
+    """The least mu in [0, upper], to rounding, with norm(mu) <= W; norm decreases and norm(upper) <= W."""
     lower = 0.0
     while True:
         middle = (lower + upper) / 2.0
@@ -85,22 +108,22 @@ def multiplier(norm: Callable[[float], float], upper: float, W: float) -> float:
 
 
 def loss(phi: Array, weights: Array, target: Array, theta: Array) -> float:
-    """Return L(theta; w, y) = E_w (theta . phi - y)^2 (the paper's critic loss)."""
+    """L(theta; w, y) = E_w (theta . phi - y)^2 (the paper's critic loss)."""
     return float(np.sum(weights * (phi @ theta - target) ** 2))
 
 
 def lemma_step(W: float, H: float, N: int) -> float:
-    """Return the step for which the SGD lemma is true: W / ((W + H) sqrt N)."""
+    """The step for which the SGD lemma is true: W / ((W + H) sqrt N)."""
     return W / ((W + H) * np.sqrt(N))
 
 
 def lemma_excess(W: float, H: float, N: int, delta: float) -> float:
-    """Return the excess loss of the SGD lemma, true form: (2 + 4 sqrt(2 ln(1/delta))) W (W + H) / sqrt N."""
+    """The excess loss of the SGD lemma, true form: (2 + 4 sqrt(2 ln(1/delta))) W (W + H) / sqrt N."""
     return (2.0 + 4.0 * np.sqrt(2.0 * np.log(1.0 / delta))) * W * (W + H) / np.sqrt(N)
 
 
 def projected_sgd(x: Array, y: Array, W: float, step: float) -> Array:
-    """Return the averaged iterate of projected SGD on each repetition: x [R, N, d], y [R, N] -> theta [R, d]."""
+    """The averaged iterate of projected SGD on each repetition: x [R, N, d], y [R, N] -> theta [R, d]."""
     repetitions, N, dim = x.shape
     theta, total = np.zeros((repetitions, dim)), np.zeros((repetitions, dim))
     for i in range(N):

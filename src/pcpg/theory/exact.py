@@ -17,7 +17,7 @@ import scipy.linalg
 from pcpg.theory.mdp import Array, TabularMDP, check_distribution, check_policy
 
 
-class Evaluation(NamedTuple):
+class ExactValues(NamedTuple):
     """Values of a policy: V[s] and Q[s, a]."""
 
     V: Array
@@ -25,12 +25,12 @@ class Evaluation(NamedTuple):
 
 
 def transition_matrix(mdp: TabularMDP, pi: Array) -> Array:
-    """Return P_pi[s, s'], the state-to-state chain under the policy."""
+    """P_pi[s, s'], the state-to-state chain under the policy."""
     return np.einsum("sa,sat->st", pi, mdp.P)
 
 
-def evaluate(mdp: TabularMDP, pi: Array, r: Array | None = None) -> Evaluation:
-    """Return V^pi(.; r) and Q^pi(., .; r), with the MDP's own reward if none is given."""
+def evaluate(mdp: TabularMDP, pi: Array, r: Array | None = None) -> ExactValues:
+    """V^pi(.; r) and Q^pi(., .; r), with the MDP's own reward if none is given."""
     pi = check_policy(mdp, pi)
     r = mdp.r if r is None else np.asarray(r, dtype=np.float64)
     r_pi = np.einsum("sa,sa->s", pi, r)
@@ -39,35 +39,35 @@ def evaluate(mdp: TabularMDP, pi: Array, r: Array | None = None) -> Evaluation:
         left, right = mdp.factors
         L = np.einsum("sa,sad->sd", pi, left)
         x = np.linalg.solve(np.eye(len(right)) - mdp.gamma * (right @ L), right @ r_pi)
-        return Evaluation(r_pi + mdp.gamma * (L @ x), r + mdp.gamma * (left @ x))
+        return ExactValues(r_pi + mdp.gamma * (L @ x), r + mdp.gamma * (left @ x))
     V = np.linalg.solve(np.eye(mdp.num_states) - mdp.gamma * transition_matrix(mdp, pi), r_pi)
     Q = r + mdp.gamma * (mdp.P.reshape(-1, mdp.num_states) @ V).reshape(mdp.shape)
-    return Evaluation(V, Q)
+    return ExactValues(V, Q)
 
 
 def values(mdp: TabularMDP, pi: Array, r: Array | None = None) -> Array:
-    """Return V^pi(s; r) for every state."""
+    """V^pi(s; r) for every state."""
     return evaluate(mdp, pi, r).V
 
 
 def action_values(mdp: TabularMDP, pi: Array, r: Array | None = None) -> Array:
-    """Return Q^pi(s, a; r) for every pair."""
+    """Q^pi(s, a; r) for every pair."""
     return evaluate(mdp, pi, r).Q
 
 
 def advantages(mdp: TabularMDP, pi: Array, r: Array | None = None) -> Array:
-    """Return A^pi(s, a; r) = Q - V for every pair."""
+    """A^pi(s, a; r) = Q - V for every pair."""
     V, Q = evaluate(mdp, pi, r)
     return Q - V[:, None]
 
 
 def value(mdp: TabularMDP, pi: Array, r: Array | None = None) -> float:
-    """Return V^pi(s0; r)."""
+    """V^pi(s0; r)."""
     return float(values(mdp, pi, r)[mdp.s0])
 
 
 def occupancy(mdp: TabularMDP, pi: Array, nu: Array | None = None) -> Array:
-    """Return d^pi_nu(s, a), which sums to one; without nu the start is s0 with a_0 drawn from the policy."""
+    """d^pi_nu(s, a), which sums to one; without nu the start is s0 with a_0 drawn from the policy."""
     pi = check_policy(mdp, pi)
     gamma, S = mdp.gamma, mdp.num_states
     system = np.eye(S) - gamma * transition_matrix(mdp, pi).T
@@ -84,7 +84,7 @@ def occupancy(mdp: TabularMDP, pi: Array, nu: Array | None = None) -> Array:
 
 
 def covariance(phi: Array, d: Array) -> Array:
-    """Return Sigma = E_{(s,a) ~ d}[phi phi^T]; d may be any non-negative weights over pairs."""
+    """Sigma = E_{(s,a) ~ d}[phi phi^T]; d may be any non-negative weights over pairs."""
     flat = phi.reshape(-1, phi.shape[-1])
     root = np.sqrt(d.reshape(-1, 1)) * flat
     return root.T @ root
@@ -98,7 +98,7 @@ class Optimum(NamedTuple):
 
 
 def optimal_policy(mdp: TabularMDP, r: Array | None = None, max_iterations: int = 1000) -> Optimum:
-    """Return a deterministic optimal policy and its values, by policy iteration."""
+    """A deterministic optimal policy and its values, by policy iteration."""
     r = mdp.r if r is None else np.asarray(r, dtype=np.float64)
     choice = np.where(mdp.available, r, -np.inf).argmax(1)
     states = np.arange(mdp.num_states)
@@ -117,12 +117,12 @@ def optimal_policy(mdp: TabularMDP, r: Array | None = None, max_iterations: int 
 
 
 def uniform_start_pairs(mdp: TabularMDP, d_states: Array) -> Array:
-    """Return d(s) x Uniform(available actions): the paper's d* when d is the comparator's state occupancy."""
+    """d(s) x Uniform(available actions): the paper's d* when d is the comparator's state occupancy."""
     return d_states[:, None] * (mdp.available / mdp.available.sum(1, keepdims=True))
 
 
 def form(phi: Array, sigma_mix: Array) -> Array:
-    """Return phi' Sigma_mix^-1 phi for every pair, as a sum of squares of whitened vectors (never negative)."""
+    """phi' Sigma_mix^-1 phi for every pair, as a sum of squares of whitened vectors (never negative)."""
     flat = phi.reshape(-1, phi.shape[-1])
     lower = scipy.linalg.cholesky(sigma_mix, lower=True)
     white = scipy.linalg.solve_triangular(lower, flat.T, lower=True)

@@ -1,6 +1,18 @@
-"""An MDP that is linear in an infinite-dimensional RKHS, and Algorithm 1 on it in the dual.
+"""Algorithm 1 in the dual, for features that are known by their kernel only, and an MDP to run it on.
 
-A swimmer at x in [0, 1] (a fine grid) against a current. Next states are mixtures of J bumps nu_j over the grid,
+Stored points x_1..x_m with weights w_i (a policy of the cover contributes its K pairs with weight 1/K each, so that the
+sum of w phi phi' is the sum of the covariances). With A = diag(sqrt w) K diag(sqrt w) and k_x = sqrt(w) k(X, x):
+
+    phi' (sum_i w_i phi_i phi_i' + lambda I)^-1 phi = (k(x, x) - k_x' (A + lambda I)^-1 k_x) / lambda   (bonus form)
+    log det(I + (1/lambda) sum_i w_i phi_i phi_i')  = log det(A + lambda I) - m log(lambda)             (information)
+    theta . phi(x) = k_x' c,  c = (A + rho I)^-1 (sqrt(w) y),  norm(theta)^2 = c' A c <= W^2 by rho      (critic)
+
+The Cholesky factor of A + lambda I grows by a block for each batch of points: m^2 k flops for k new points among m,
+against m^3/3 for a new factorisation. Where m itself is too large, `nystrom` keeps a subset of inducing points, and
+`nystrom_form` states what that costs.
+
+The swimmer is an MDP that is linear in an infinite-dimensional RKHS: at x in [0, 1] (a fine grid) against a current.
+Next states are mixtures of J bumps nu_j over the grid,
     P(.|x, a) = sum_j w_j(x, a) nu_j,    w_j normalised Gaussian weights around x + drift(a),
 so P and r are functions of (x, a) in the RKHS of RBF(x) times 1{a = a'}. On the grid they are interpolated exactly,
 and their norms are known: omega = norm(r)_H, and xi <= sqrt(J e), e the largest eigenvalue of the Gram matrix of
@@ -8,19 +20,179 @@ w_1..w_J in H.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 import scipy.linalg
 
-from pcpg.algorithm1_old import cover_step, explore_step
 from pcpg.features.kernels import RBF, Indicator, Kernel, Product
-from pcpg.theory import exact
-from pcpg.theory.mdp import Array, TabularMDP, one_hot_pairs, uniform_policy
-from pcpg.theory.rkhs import DualCover, DualRegression
-from pcpg.theory.samplers import Index
+from pcpg.theory import tabular
+from pcpg.theory.critic import multiplier
+from pcpg.theory.mdp import Array, TabularMDP, one_hot_pairs
 from pcpg.theory.settings import Settings
-from pcpg.theory.tabular import Bonus, Cover, Learner, Mode
+from pcpg.theory.tabular import Bonus, Features, Mode, Oracle, TabularCover, TheoryRun
+
+
+class DualCover:
+    """Stored pairs with weights, and the Cholesky factor that gives bonus forms; `extend` adds points in place."""
+
+    def __init__(self, kernel: Kernel, ridge: float = 1.0) -> None:
+        if not ridge > 0.0:
+            raise ValueError(f"ridge must be positive, got {ridge}")
+        self.kernel, self.ridge = kernel, ridge
+        self.points: Array | None = None
+        self.root_weights = np.zeros(0)
+        # Room for more rows than are used, doubled when full: adding a block does not copy the whole factor each time.
+        self._factor, self.size = np.zeros((0, 0)), 0
+
+    def extend(self, points: Array, weights: Array) -> "DualCover":
+        """Add points with weights and return the cover itself."""
+        points, weights = np.atleast_2d(np.asarray(points, np.float64)), np.asarray(weights, np.float64)
+        if weights.shape != (len(points),) or (weights < 0.0).any() or not np.isfinite(weights).all():
+            raise ValueError(f"weights must be {len(points)}, finite and not negative, got {weights}")
+        m, k, root = self.size, len(points), np.sqrt(weights)
+        self._reserve(m + k)
+        block = root[:, None] * self.kernel(points, points) * root
+        if m:
+            assert self.points is not None
+            cross = self.root_weights[:, None] * self.kernel(self.points, points) * root
+            below = scipy.linalg.solve_triangular(self._used, cross, lower=True, check_finite=False).T
+            self._factor[m : m + k, :m] = below
+            block -= below @ below.T
+        block[np.diag_indices(k)] += self.ridge
+        self._factor[m : m + k, m : m + k] = scipy.linalg.cholesky(block, lower=True, check_finite=False)
+        self.points = points.copy() if self.points is None else np.concatenate([self.points, points])
+        self.root_weights = np.concatenate([self.root_weights, root])
+        self.size = m + k
+        return self
+
+    @property
+    def _used(self) -> Array:
+        return self._factor[: self.size, : self.size]
+
+    def _reserve(self, size: int) -> None:
+        if size > len(self._factor):
+            # Column order: LAPACK's triangular solves then work on the view without a copy.
+            larger = np.zeros((max(size, 2 * len(self._factor)),) * 2, order="F")
+            larger[: self.size, : self.size] = self._used
+            self._factor = larger
+
+    def form(self, queries: Array, block: int = 2048) -> Array:
+        """phi' Sigma_mix^-1 phi for each query point, in blocks of queries (memory: points x block)."""
+        queries = np.atleast_2d(np.asarray(queries, np.float64))
+        found = self.kernel.diagonal(queries) / self.ridge
+        if self.size == 0:
+            return found
+        assert self.points is not None
+        for start in range(0, len(queries), block):
+            part = slice(start, start + block)
+            cross = self.root_weights[:, None] * self.kernel(self.points, queries[part])
+            white = scipy.linalg.solve_triangular(self._used, cross, lower=True, check_finite=False, overwrite_b=True)
+            found[part] -= np.einsum("ij,ij->j", white, white) / self.ridge
+        # The difference is at least k/(trace + lambda) > 0; rounding may take it below.
+        return np.maximum(found, 0.0)
+
+    def information_gain(self) -> float:
+        """log det(I + (1/lambda) sum of the covariances)."""
+        return float(2.0 * np.log(np.diag(self._used)).sum() - self.size * np.log(self.ridge))
+
+
+class DualCritic(NamedTuple):
+    """A critic theta = sum_i c_i phi(x_i): predictions by the kernel, and the norm of theta."""
+
+    kernel: Kernel
+    points: Array
+    coefficients: Array
+    norm: float
+    ridge: float  # the multiplier of the norm constraint, 0 where W does not bind
+
+    def __call__(self, queries: Array) -> Array:
+        """theta . phi for each query point."""
+        return self.kernel(np.atleast_2d(queries), self.points) @ self.coefficients
+
+
+class DualRegression:
+    """Weighted points factorised once, for critics of many targets."""
+
+    def __init__(self, kernel: Kernel, points: Array, weights: Array, cutoff: float = 1e-10) -> None:
+        self.kernel, self.points, self.root = kernel, np.atleast_2d(points), np.sqrt(weights)
+        eigenvalues, vectors = scipy.linalg.eigh(self.root[:, None] * kernel(self.points, self.points) * self.root)
+        keep = eigenvalues > cutoff * max(float(eigenvalues[-1]), 1e-300)  # below it: rounding, not data
+        self.eigenvalues, self.vectors = eigenvalues[keep], vectors[:, keep]
+
+    def fit(self, targets: Array, W: float = np.inf) -> DualCritic:
+        """The critic of min over norm(theta) <= W of sum_i w_i (theta . phi_i - y_i)^2, of least norm."""
+        e, moment = self.eigenvalues, self.vectors.T @ (self.root * targets)
+        root = np.sqrt(e)  # in these coordinates theta has entries root moment / (e + ridge)
+
+        def norm(ridge: float) -> float:
+            return float(np.linalg.norm(root * moment / (e + ridge)))
+
+        ridge = 0.0
+        if norm(0.0) > W:
+            upper = float(np.linalg.norm(root * moment)) / W
+            ridge = multiplier(norm, upper, W)
+        coefficients = self.root * (self.vectors @ (moment / (e + ridge)))
+        return DualCritic(self.kernel, self.points, coefficients, norm(ridge), ridge)
+
+
+class Nystrom(NamedTuple):
+    """Finite features on inducing points: the projections psi of phi onto the span of the inducing features."""
+
+    kernel: Kernel
+    inducing: Array
+    lower: Array  # Cholesky factor of the inducing kernel matrix
+    residual: float  # max over the points it was made from of k(x, x) - norm(psi(x))^2
+
+    def features(self, points: Array) -> Array:
+        """psi [n, r]; norms are at most those of phi."""
+        cross = self.kernel(self.inducing, np.atleast_2d(points))
+        return scipy.linalg.solve_triangular(self.lower, cross, lower=True, check_finite=False).T
+
+
+def nystrom(kernel: Kernel, points: Array, tolerance: float, max_size: int = 2000) -> Nystrom:
+    """Inducing points chosen greedily (pivoted Cholesky) until every residual is at most the tolerance."""
+    points = np.atleast_2d(np.asarray(points, np.float64))
+    residual = kernel.diagonal(points).copy()
+    rows, chosen = np.zeros((min(max_size, len(points)), len(points))), []
+    while len(chosen) < len(rows):
+        pivot, k = int(np.argmax(residual)), len(chosen)
+        if residual[pivot] <= tolerance:
+            break
+        row = kernel(points[pivot : pivot + 1], points)[0] - rows[:k, pivot] @ rows[:k]
+        rows[k] = row / np.sqrt(residual[pivot])
+        residual = np.maximum(residual - rows[k] ** 2, 0.0)
+        chosen.append(pivot)
+    inducing = points[chosen]
+    lower = scipy.linalg.cholesky(kernel(inducing, inducing) + 1e-12 * np.eye(len(chosen)), lower=True)
+    return Nystrom(kernel, inducing, lower, float(residual.max(initial=0.0)))
+
+
+class ApproximateForm(NamedTuple):
+    """Bonus forms from inducing points; the true ones are within `error`."""
+
+    form: Array
+    error: float
+
+
+def nystrom_form(made: Nystrom, points: Array, weights: Array, queries: Array, ridge: float) -> ApproximateForm:
+    """psi' (sum_i w_i psi_i psi_i' + lambda I)^-1 psi + (k(x, x) - norm(psi)^2) / lambda for each query.
+
+    That is phi' (S + lambda I)^-1 phi with S built from psi. Replacing phi_i by psi_i changes S by at most
+    sum_i w_i (norm(phi_i) + norm(psi_i)) norm(phi_i - psi_i), hence the form by at most k(x, x) / lambda^2 times that.
+    """
+    psi, at = made.features(points), made.features(queries)
+    own, kept = made.kernel.diagonal(points), np.einsum("ir,ir->i", psi, psi)
+    away = np.sqrt(np.maximum(own - kept, 0.0))
+    sigma = (psi.T * weights) @ psi + ridge * np.eye(psi.shape[1])
+    white = scipy.linalg.solve_triangular(scipy.linalg.cholesky(sigma, lower=True), at.T, lower=True)
+    norms = made.kernel.diagonal(queries)
+    left_out = np.maximum(norms - np.einsum("ir,ir->i", at, at), 0.0)
+    change = float((weights * (np.sqrt(own) + np.sqrt(kept)) * away).sum())
+    form = np.einsum("ri,ri->i", white, white) + left_out / ridge
+    return ApproximateForm(form, change * float(norms.max()) / ridge**2)
+
 
 DRIFTS = (-0.10, -0.04, 0.06)  # left, rest (the current), right
 
@@ -36,9 +208,9 @@ class KernelMDP(NamedTuple):
 
 
 def swimmer(num_states: int = 60, gamma: float = 0.95, lengthscale: float = 0.06, bumps: int = 13) -> KernelMDP:
-    """Return the swimmer: a bait of 0.02 at the left bank, reward 1 at the right one, start near the left."""
+    """The swimmer: a bait of 0.02 at the left bank, reward 1 at the right one, start near the left."""
     if num_states < 10 or bumps < 2:
-        raise ValueError("swimmer needs at least 10 states and 2 bumps")
+        raise ValueError(f"num_states must be 10 or more and bumps 2 or more, got {num_states} and {bumps}")
     x = np.linspace(0.0, 1.0, num_states)
     centres = np.linspace(0.0, 1.0, bumps)
     width = 1.0 / (bumps - 1)
@@ -62,86 +234,40 @@ def swimmer(num_states: int = 60, gamma: float = 0.95, lengthscale: float = 0.06
     return KernelMDP(mdp, points, kernel, omega, float(np.sqrt(bumps * top)))
 
 
-class KernelLearner(Learner):
-    """The parts of Algorithm 1 in the dual: bonus and critic through the kernel, everything else as before."""
+def dual_features(made: KernelMDP, settings: Settings) -> Features:
+    """Bonus and critic through the kernel: what `tabular.primal_features` is for features that can be written down."""
+    mdp, kernel, points = made.mdp, made.kernel, made.points
+    settings.check(one_hot_pairs(mdp), mdp.gamma)
+    stored, members = DualCover(kernel, settings.ridge), 0
 
-    def __init__(self, made: KernelMDP, settings: Settings, mode: Mode, rng: np.random.Generator) -> None:
-        super().__init__(made.mdp, one_hot_pairs(made.mdp), settings, mode, rng)
-        self.made, self.dual = made, DualCover(made.kernel, settings.lam)
-        # A critic is a combination of kernel functions at the pairs: phi is the kernel matrix, theta its coefficients.
-        self.phi = made.kernel(made.points, made.points).reshape(*made.mdp.shape, -1)
+    def bonus(cover: TabularCover) -> Bonus:
+        nonlocal members
+        for visits in cover.visits[members:]:  # the factor grows by the members that it does not have yet
+            seen = np.flatnonzero(visits)
+            stored.extend(points[seen], visits.reshape(-1)[seen])
+        members = len(cover.visits)
+        form = stored.form(points).reshape(mdp.shape)
+        return Bonus((form >= settings.beta) / (1.0 - mdp.gamma), form, stored.information_gain())
 
-    def extend(self, cover: Cover, policy: Array, visits: Array) -> Cover:
-        """Return the larger cover, after storing the visited pairs in the dual with their shares as weights."""
-        flat = visits.reshape(-1)
+    def regress(weights: Array) -> Callable[[Array], Array]:
+        flat = weights.reshape(-1)
         seen = np.flatnonzero(flat)
-        self.dual.extend(self.made.points[seen], flat[seen])
-        return super().extend(cover, policy, visits)
-
-    def bonus(self, cover: Cover) -> Bonus:
-        """Return the bonus from the dual form."""
-        form = self.dual.form(self.made.points).reshape(self.mdp.shape)
-        return Bonus((form >= self.settings.beta) / (1.0 - self.mdp.gamma), form, self.dual.information_gain())
-
-    def population_critic(self, rho: Array) -> Callable[[Array], Array]:
-        """Return the map from targets [S, A] to kernel coefficients of the best critic under rho."""
-        flat = rho.reshape(-1)
-        seen = np.flatnonzero(flat)
-        regression = DualRegression(self.made.kernel, self.made.points[seen], flat[seen])
+        regression = DualRegression(kernel, points[seen], flat[seen])
 
         def fit(target: Array) -> Array:
             coefficients = np.zeros(len(flat))
-            coefficients[seen] = regression.fit(target.reshape(-1)[seen], self.settings.W).coefficients
+            coefficients[seen] = regression.fit(target.reshape(-1)[seen], settings.W).coefficients
             return coefficients
 
         return fit
 
-    def fit_samples(self, s: Index, a: Index, y: Array) -> Array:
-        """Return kernel coefficients of the critic fitted to samples: their counts are the weights."""
-        index, size = s * self.mdp.num_actions + a, len(self.made.points)
-        counts = np.bincount(index, minlength=size)
-        means = np.bincount(index, weights=y, minlength=size) / np.maximum(counts, 1)
-        return self.population_critic((counts / len(y)).reshape(self.mdp.shape))(means)
+    # A critic is a combination of kernel functions at the pairs: phi is the kernel matrix, theta its coefficients.
+    return Features(kernel(points, points).reshape(*mdp.shape, -1), bonus, regress)
 
 
-class KernelRun(NamedTuple):
-    """A run in the dual or with one-hot pairs: values, escapes and information gains over episodes."""
-
-    pi: Array
-    value: float
-    values: list[float]
-    escapes: list[float]
-    gains: list[float]
-    known: list[int]
-    visits: Array  # [N + 1, S, A]
-    steps: int
-
-
-def run_kernel(made: KernelMDP, settings: Settings, mode: Mode, seed: int = 0, dual: bool = True) -> KernelRun:
-    """Return a run of Algorithm 1 with the kernel's features (dual) or one-hot pairs (primal)."""
-    rng, mdp = np.random.default_rng(seed), made.mdp
-    learner = (
-        KernelLearner(made, settings, mode, rng) if dual else Learner(mdp, one_hot_pairs(mdp), settings, mode, rng)
-    )
-    parts, policy = learner.parts(), uniform_policy(mdp)
-    empty = np.zeros((0, *mdp.shape))
-    covered = cover_step(parts, policy, Cover(empty, empty))
-    values, escapes, gains, known = [], [], [], []
-    for _ in range(settings.N):
-        before = covered.bonus
-        policy, covered = explore_step(parts, policy, covered)
-        values.append(exact.value(mdp, policy))
-        escapes.append(float(exact.occupancy(mdp, policy)[before.b > 0.0].sum()))
-        gains.append(covered.bonus.log_det)
-        known.append(int((covered.bonus.b == 0.0).sum()))
-    chosen = covered.cover.policies[learner.choose(covered.cover.policies)]
-    return KernelRun(
-        chosen,
-        exact.value(mdp, chosen),
-        values,
-        escapes,
-        gains,
-        known,
-        covered.cover.visits,
-        learner.sim.steps,
-    )
+def run_kernel(made: KernelMDP, settings: Settings, mode: Mode, seed: int = 0, dual: bool = True) -> TheoryRun:
+    """A run of Algorithm 1 with the kernel's features (dual) or one-hot pairs (primal)."""
+    if not dual:
+        return tabular.run(made.mdp, one_hot_pairs(made.mdp), settings, mode, seed)
+    settings = replace(settings, critic="least_squares")  # the only solver that the dual has
+    return tabular.run_oracle(Oracle(made.mdp, dual_features(made, settings), settings, mode, seed))

@@ -26,7 +26,7 @@ import math
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
-from pcpg.theory.information import finite_dimensional_bound, rbf_bound
+from pcpg.theory.analysis import finite_dimensional_bound, rbf_bound
 from pcpg.theory.mdp import check_gamma
 
 Gain = Callable[[float], float]  # N -> a bound on I_N(1)
@@ -36,7 +36,7 @@ class Numbers(NamedTuple):
     """Parameters and costs; floats, since they outgrow every integer type."""
 
     T: float
-    lam: float
+    ridge: float
     beta: float
     N: float
     information_gain: float
@@ -51,7 +51,7 @@ class Numbers(NamedTuple):
     steps_choice: float
 
 
-class Theorem(NamedTuple):
+class TheoremNumbers(NamedTuple):
     """What is asked of the theorem, with its numbers as printed and corrected."""
 
     epsilon: float
@@ -65,17 +65,17 @@ class Theorem(NamedTuple):
 
 
 def linear_W(omega: float, xi: float, gamma: float) -> float:
-    """Return W of a linear MDP: omega + xi / (1-gamma)^2."""
+    """W of a linear MDP: omega + xi / (1-gamma)^2."""
     return omega + xi / (1.0 - gamma) ** 2
 
 
 def aggregation_W(num_labels: int, gamma: float) -> float:
-    """Return W of a state aggregation with |Z| labels: sqrt(|Z|) / (1-gamma)^2."""
+    """W of a state aggregation with |Z| labels: sqrt(|Z|) / (1-gamma)^2."""
     return math.sqrt(num_labels) / (1.0 - gamma) ** 2
 
 
 def solve_N(factor: float, gain: Gain, max_iterations: int = 10_000) -> float:
-    """Return the least N >= 1 with N >= factor * gain(N), rounded up where a float can tell."""
+    """The least N >= 1 with N >= factor * gain(N), rounded up where a float can tell."""
     N = 1.0
     for _ in range(max_iterations):
         needed = max(1.0, factor * gain(N))
@@ -88,12 +88,12 @@ def solve_N(factor: float, gain: Gain, max_iterations: int = 10_000) -> float:
 
 
 def paper_N_finite(factor: float, dim: int) -> float:
-    """Return the N that the paper's remark says suffices in dimension d: 2 f d ln(f d), f = 4 W^2 / ((1-g)^3 eps^3)."""
+    """The N that the paper's remark says suffices in dimension d: 2 f d ln(f d), f = 4 W^2 / ((1-g)^3 eps^3)."""
     return 2.0 * factor * dim * math.log(factor * dim)
 
 
 def sgd_samples(eps_stat: float, W: float, gamma: float, failures: float) -> tuple[float, float]:
-    """Return M and the bound H on truncated Q-estimates for which the critic's excess is at most eps_stat.
+    """M and the bound H on truncated Q-estimates for which the critic's excess is at most eps_stat.
 
     Estimates of Q - b are sums of at most L rewards of at most (2-gamma)/(1-gamma), cut at L = ln(1/tau)/(1-gamma). The
     cut costs a bias of at most gamma^L (2-gamma)/(1-gamma)^2 in the target. Half of eps_stat goes to it, half to the
@@ -110,6 +110,7 @@ def sgd_samples(eps_stat: float, W: float, gamma: float, failures: float) -> tup
 
 
 def _costs(
+    *,
     T: float,
     beta: float,
     N: float,
@@ -128,61 +129,65 @@ def _costs(
     outer = (1.0 / (1.0 - gamma) / epsilon) ** 2 / 2.0 * math.log(2.0 * N / delta)
     episodes = N * T * inner + N * outer
     return Numbers(
-        T,
-        1.0,
-        beta,
-        N,
-        gain,
-        eps_stat,
-        M,
-        K,
-        critic,
-        covariance,
-        critic + covariance,
-        steps,
-        episodes,
-        episodes / (1.0 - gamma),
+        T=T,
+        ridge=1.0,
+        beta=beta,
+        N=N,
+        information_gain=gain,
+        eps_stat=eps_stat,
+        M=M,
+        K=K,
+        pairs_critic=critic,
+        pairs_covariance=covariance,
+        pairs_total=critic + covariance,
+        steps_total=steps,
+        episodes_choice=episodes,
+        steps_choice=episodes / (1.0 - gamma),
     )
 
 
 def theorem(
     epsilon: float,
     gamma: float,
+    *,
     num_actions: int,
     W: float,
     gain: Gain,
     intrinsic_dim: float,
     delta: float = 0.1,
-) -> Theorem:
-    """Return the theorem's numbers for accuracy 4 epsilon, as printed and corrected."""
+) -> TheoremNumbers:
+    """The theorem's numbers for accuracy 4 epsilon, as printed and corrected."""
     check_gamma(gamma)
     if not 0.0 < epsilon < 1.0 / (1.0 - gamma):
-        raise ValueError(f"epsilon is {epsilon}; the theorem needs 0 < epsilon < 1/(1-gamma) = {1 / (1 - gamma):g}")
+        raise ValueError(f"epsilon must be above 0 and below 1/(1-gamma) = {1 / (1 - gamma):g}, got {epsilon}")
     if not 0.0 < delta < 0.5:
-        raise ValueError(f"delta is {delta}; the theorem needs 0 < delta < 1/2")
+        raise ValueError(f"delta must be above 0 and below 1/2, got {delta}")
     if num_actions < 1 or not W > 0.0 or not intrinsic_dim >= 1.0:
-        raise ValueError("expected num_actions >= 1, W > 0 and intrinsic_dim >= 1")
+        given = f"{num_actions}, {W} and {intrinsic_dim}"
+        raise ValueError(f"num_actions must be 1 or more, W positive and intrinsic_dim 1 or more, got {given}")
     g, x = 1.0 - gamma, epsilon * (1.0 - gamma)
     T = max(1.0, 4.0 * W**2 * math.log(num_actions) / x**2)
+    asked = {"T": T, "epsilon": epsilon, "delta": delta, "gamma": gamma}
 
     N = solve_N(4.0 * W**2 / x**3, gain)
     I_N = gain(N)
     M = 144.0 * W**4 * I_N**2 * math.log(N * T / delta) / (epsilon**6 * g**10)
     K = 32.0 * N**2 * math.log(N * intrinsic_dim / delta)
-    paper = _costs(T, x**2 / (4.0 * W**2), N, I_N, x**3 / (4.0 * I_N), M, K, epsilon, delta, gamma)
+    eps_stat = x**3 / (4.0 * I_N)
+    paper = _costs(beta=x**2 / (4.0 * W**2), N=N, gain=I_N, eps_stat=eps_stat, M=M, K=K, **asked)
 
     N = solve_N(128.0 * W**2 / (epsilon**3 * g**4), gain)
     I_N, eps_stat = gain(N), 4.0 * W**2 / N
     M, _ = sgd_samples(eps_stat, W, gamma, N * T / delta)
     K = 32.0 * N**2 * math.log(8.0 * N * intrinsic_dim / delta)
-    corrected = _costs(T, x**2 / (32.0 * W**2), N, I_N, eps_stat, M, K, epsilon, delta, gamma)
-    return Theorem(epsilon, delta, gamma, num_actions, W, intrinsic_dim, paper, corrected)
+    corrected = _costs(beta=x**2 / (32.0 * W**2), N=N, gain=I_N, eps_stat=eps_stat, M=M, K=K, **asked)
+    return TheoremNumbers(epsilon, delta, gamma, num_actions, W, intrinsic_dim, paper, corrected)
 
 
 def gain_bound(kind: Literal["finite", "rbf"], dim: int, constant: float = 1.0) -> Gain:
-    """Return the bound on I_N(1) as a function of N: d log(1 + N), or constant * log(1 + N)^(d+1)."""
+    """The bound on I_N(1) as a function of N: d log(1 + N), or constant * log(1 + N)^(d+1)."""
     if kind not in ("finite", "rbf"):
-        raise ValueError(f"kind is {kind!r}; expected 'finite' or 'rbf'")
+        raise ValueError(f"kind must be 'finite' or 'rbf', got {kind!r}")
     if dim < 1 or not constant > 0.0:
-        raise ValueError("expected dim >= 1 and constant > 0")
+        raise ValueError(f"dim must be 1 or more and constant positive, got {dim} and {constant}")
     return (lambda N: finite_dimensional_bound(N, dim)) if kind == "finite" else (lambda N: rbf_bound(N, dim, constant))

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from pcpg.theory.mdp import Array
+from pcpg.theory.tabular import TheoryRun
 
 COLOURS = {
     "PC-PG": "#1b6ca8",
@@ -34,18 +35,18 @@ def _save(figure: Any, path: Path) -> None:
     figure.savefig(path, dpi=150)
 
 
-def draw_run(episodes: Sequence[dict[str, Any]], optimal: float, path: Path) -> None:
-    """Draw value, escape probability and information gain over the episodes of a run, and save the picture."""
+def draw_run(rounds: Sequence[dict[str, Any]], optimal: float, path: Path) -> None:
+    """Draw value, escape probability and information gain over the rounds of a run, and save the picture."""
     figure, axes = _figure(3)
-    n = [episode["n"] + 1 for episode in episodes]
+    n = [one["n"] + 1 for one in rounds]
     lines = (
         ("value", "value of policy n (exact)"),
         ("escape", "probability of an unknown pair"),
         ("information_gain", "information gain of the cover (nats)"),
     )
     for axis, (key, title) in zip(axes, lines, strict=True):
-        axis.plot(n, [episode[key] for episode in episodes], color=COLOURS["PC-PG"], marker="o", markersize=3)
-        axis.set(title=title, xlabel="episode n", ylim=(0, None))
+        axis.plot(n, [one[key] for one in rounds], color=COLOURS["PC-PG"], marker="o", markersize=3)
+        axis.set(title=title, xlabel="round n", ylim=(0, None))
     axes[0].axhline(optimal, color=COLOURS["truth"], linestyle="--", linewidth=1)
     axes[0].annotate("optimal", (n[0], optimal), xytext=(0, -11), textcoords="offset points", color=COLOURS["truth"])
     _save(figure, path)
@@ -102,10 +103,12 @@ def draw_aggregation(off: Sequence[dict[str, Any]], on: Sequence[dict[str, Any]]
     _save(figure, path)
 
 
-def draw_kernel(x: Array, runs: dict[str, Any], optimal: float, path: Path) -> None:
-    """Draw what each policy of the cover visits, and value, unknown pairs and information gain over episodes."""
+def draw_kernel(
+    x: Array, runs: dict[str, TheoryRun], values: dict[str, list[float]], optimal: float, path: Path
+) -> None:
+    """Draw what each policy of the cover visits, and value, unknown pairs and information gain over rounds."""
     figure, axes = _figure(4, width=4.0)
-    visits = runs["kernel"].visits.sum(-1)
+    visits = runs["kernel"].cover.visits.sum(-1)
     image = axes[0].imshow(
         np.log10(np.maximum(visits, 1e-4)),
         aspect="auto",
@@ -115,11 +118,11 @@ def draw_kernel(x: Array, runs: dict[str, Any], optimal: float, path: Path) -> N
     )
     axes[0].set(title="visits of policy n (kernel)", xlabel="position x", ylabel="n")
     figure.colorbar(image, ax=axes[0], label="log10 occupancy")
-    pairs = runs["kernel"].visits[0].size
+    pairs = runs["kernel"].pi.size
     for name, run in runs.items():
         colour = COLOURS["PC-PG"] if name == "kernel" else COLOURS["one-hot"]
-        n = np.arange(1, len(run.values) + 1)
-        axes[1].plot(n, run.values, marker="o", markersize=3, color=colour, label=name)
+        n = np.arange(1, len(run.rounds) + 1)
+        axes[1].plot(n, values[name], marker="o", markersize=3, color=colour, label=name)
         axes[2].plot(n, pairs - np.array(run.known), marker="o", markersize=3, color=colour, label=name)
         axes[3].plot(n, run.gains, marker="o", markersize=3, color=colour, label=name)
     axes[1].axhline(optimal, color=COLOURS["truth"], linestyle="--", linewidth=1)

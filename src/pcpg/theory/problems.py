@@ -1,16 +1,109 @@
-"""The MDPs that theory runs on, by name, each with features, and the raw return where the environment has one."""
+"""The MDPs that theory runs on, by name, each with features, and the raw return where the environment has one.
+
+Linear MDPs have known parameters (Jin et al. 2019): r = <theta, phi>, P(s'|.) = <mu(s'), phi>. There phi(s, a) lies in
+the simplex of dimension d, so any d distributions mu_1..mu_d over states and any theta in [0, 1]^d give a proper MDP,
+and norm(phi) <= 1.
+
+| symbol | name    | meaning                                                        |
+|--------|---------|----------------------------------------------------------------|
+| omega  | `omega` | norm of theta                                                  |
+| xi     | `xi`    | max over norm_inf(v) <= 1 of norm(sum_s v(s) mu(s))            |
+| W      | `W`     | omega + xi / (1-gamma)^2, which bounds the norm of Q - b       |
+"""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from pcpg.theory import exact, linear_mdp
+from pcpg.theory import exact
 from pcpg.theory.mdp import Array, TabularMDP, aggregation_features, one_hot_pairs, uniform_policy
 from pcpg.theory.settings import Settings, beta_from_mass
 
 if TYPE_CHECKING:
     from pcpg.envs.tabular import TabularModel
+
+
+class LinearMDP(NamedTuple):
+    """A tabular MDP with the features and the parameters that make it linear."""
+
+    mdp: TabularMDP
+    phi: Array  # [S, A, d]
+    mu: Array  # [d, S]
+    theta: Array  # [d]
+
+    @property
+    def omega(self) -> float:
+        return float(np.linalg.norm(self.theta))
+
+    @property
+    def xi(self) -> float:
+        # Each row of mu is a distribution, so |<mu_j, v>| <= 1, with equality for v = 1: the norm is sqrt(d).
+        return float(np.sqrt(self.mu.shape[0]))
+
+    @property
+    def W(self) -> float:
+        return self.omega + self.xi / (1.0 - self.mdp.gamma) ** 2
+
+
+def linear_mdp(phi: Array, mu: Array, theta: Array, gamma: float, s0: int = 0) -> LinearMDP:
+    """The linear MDP with these parameters; phi and the rows of mu must lie in simplices."""
+    for name, array in (("phi", phi), ("mu", mu)):
+        if array.min() < 0.0 or np.abs(array.sum(-1) - 1.0).max() > 1e-9:
+            raise ValueError(f"every {name} vector must lie in the simplex (entries >= 0, sum one), got others")
+    P = phi @ mu
+    P /= P.sum(-1, keepdims=True)  # a correction of rounding only
+    mdp = TabularMDP(P, np.clip(phi @ theta, 0.0, 1.0), gamma, s0, factors=(phi, mu))
+    return LinearMDP(mdp, phi, mu, theta)
+
+
+def random_linear_mdp(
+    seed: int, num_states: int = 200, num_actions: int = 5, dim: int = 10, gamma: float = 0.9
+) -> LinearMDP:
+    """A random linear MDP: sparse Dirichlet features and next-state distributions, uniform theta."""
+    if min(num_states, num_actions, dim) < 1:
+        given = f"{num_states}, {num_actions} and {dim}"
+        raise ValueError(f"num_states, num_actions and dim must be 1 or more, got {given}")
+    rng = np.random.default_rng(seed)
+    phi = rng.dirichlet(np.full(dim, 0.2), size=(num_states, num_actions))
+    mu = rng.dirichlet(np.full(num_states, 0.1), size=dim)
+    return linear_mdp(phi, mu, rng.uniform(size=dim), gamma)
+
+
+def linear_lock_mdp(
+    seed: int,
+    horizon: int = 6,
+    width: int = 10,
+    num_actions: int = 5,
+    mix: float = 0.05,
+    gamma: float | None = None,
+) -> LinearMDP:
+    """A combination lock that is a linear MDP of dimension 2 H + 1, which uniform play does not open.
+
+    Level h = 1..H has `width` states. In each, one action of its own has phi = (1-mix) e_right,h + mix e_wrong,h and
+    the others the reverse, so the critic must learn at every level which direction leads on. mu of right,h is uniform
+    over the states of level h+1; mu of wrong,h and of the end is the end, an absorbing state. right,H pays 1; a
+    first-level wrong turn pays 0.05, the bait of a greedy learner. s0 is a state of level 1.
+    """
+    if min(horizon, width) < 1 or num_actions < 2 or not 0.0 <= mix < 0.5:
+        given = f"{horizon}, {width}, {num_actions} and {mix}"
+        raise ValueError(f"horizon and width must be 1 or more, num_actions 2 or more, mix in [0, 0.5), got {given}")
+    gamma = horizon / (horizon + 1) if gamma is None else gamma
+    rng = np.random.default_rng(seed)
+    S, dim, end = horizon * width + 1, 2 * horizon + 1, horizon * width
+    phi, mu, theta = np.zeros((S, num_actions, dim)), np.zeros((dim, S)), np.zeros(dim)
+    for h in range(horizon):
+        right, wrong = 2 * h, 2 * h + 1
+        states = np.arange(h * width, (h + 1) * width)
+        phi[states, :, wrong], phi[states, :, right] = 1.0 - mix, mix
+        keys = rng.integers(num_actions, size=width)
+        phi[states, keys, right], phi[states, keys, wrong] = 1.0 - mix, mix
+        mu[wrong, end] = 1.0
+        mu[right, states + width if h + 1 < horizon else [end] * width] = 1.0 if h + 1 == horizon else 1.0 / width
+    phi[end, :, dim - 1] = mu[dim - 1, end] = 1.0
+    theta[2 * (horizon - 1)], theta[1] = 1.0, 0.05 if horizon > 1 else 0.0
+    return linear_mdp(phi, mu, theta, gamma)
 
 
 class Problem(NamedTuple):
@@ -20,16 +113,16 @@ class Problem(NamedTuple):
     mdp: TabularMDP
     phi: Array
     raw_return: Callable[[Array], float] | None = None
-    linear: linear_mdp.LinearMDP | None = None
+    linear: LinearMDP | None = None
 
     def gap(self) -> tuple[float, float]:
-        """Return the optimal value and the value of uniform play at s0."""
+        """The optimal value and the value of uniform play at s0."""
         best = float(exact.optimal_policy(self.mdp).V[self.mdp.s0])
         return best, exact.value(self.mdp, uniform_policy(self.mdp))
 
 
 def lock(horizon: int, seed: int = 0) -> Problem:
-    """Return the lock of the theory: r' = (r + 1/H) / (5 + 1/H) on the H+1 decisions, gamma = H/(H+1)."""
+    """The lock of the theory: r' = (r + 1/H) / (5 + 1/H) on the H+1 decisions, gamma = H/(H+1)."""
     from pcpg.envs.lock import CombinationLock  # here: environments import JAX, arrays do not
 
     env = CombinationLock(horizon)
@@ -45,13 +138,13 @@ def lock(horizon: int, seed: int = 0) -> Problem:
 
 
 def from_model(name: str, model: "TabularModel", gamma: float, decisions: int, low: float, high: float) -> Problem:
-    """Return an enumerable environment as a problem: r' = (r - low) / (high - low) before the end and 0 after it.
+    """An enumerable environment as a problem: r' = (r - low) / (high - low) before the end and 0 after it.
 
     Features are one-hot pairs, with ONE feature for each terminal state. Where rewards are shifted and episodes
     end, all episodes must have the same length, or the shift would change which policy is best.
     """
     if not low < high:
-        raise ValueError(f"the reward range ({low}, {high}) is empty")
+        raise ValueError(f"low must be below high, got {low} and {high}")
     terminal = np.asarray(model.terminal)
     if low != 0.0 and terminal.any():
         _check_equal_lengths(name, model)
@@ -81,11 +174,11 @@ def _check_equal_lengths(name: str, model: "TabularModel") -> None:
         if done.any():
             break
         layer = moves[layer].any(0)
-    raise ValueError(f"{name}: rewards can be shifted only where all episodes have the same length")
+    raise ValueError(f"{name}: all episodes must have the same length where rewards are shifted, got some that differ")
 
 
 def finite_horizon_return(P: Array, raw: Array, pi: Array, decisions: int, s0: int = 0) -> float:
-    """Return the expected undiscounted sum of raw rewards over this many decisions from s0, exactly."""
+    """The expected undiscounted sum of raw rewards over this many decisions from s0, exactly."""
     V = np.zeros(len(P))
     for _ in range(decisions):
         V = (pi * (raw + P @ V)).sum(1)
@@ -93,19 +186,19 @@ def finite_horizon_return(P: Array, raw: Array, pi: Array, decisions: int, s0: i
 
 
 def random_linear(seed: int, num_states: int = 200, num_actions: int = 5, dim: int = 10, gamma: float = 0.9) -> Problem:
-    """Return a random linear MDP as a problem."""
-    made = linear_mdp.random_linear_mdp(seed, num_states, num_actions, dim, gamma)
+    """A random linear MDP as a problem."""
+    made = random_linear_mdp(seed, num_states, num_actions, dim, gamma)
     return Problem(f"random linear MDP d={dim} S={num_states}", made.mdp, made.phi, None, made)
 
 
 def linear_lock(seed: int, horizon: int = 6) -> Problem:
-    """Return the linear combination lock as a problem."""
-    made = linear_mdp.linear_lock(seed, horizon)
+    """The linear combination lock as a problem."""
+    made = linear_lock_mdp(seed, horizon)
     return Problem(f"linear lock H={horizon}", made.mdp, made.phi, None, made)
 
 
 def chain(length: int = 8) -> Problem:
-    """Return the chain with its lure, gamma = L/(L+1)."""
+    """The chain with its lure, gamma = L/(L+1)."""
     from pcpg.envs.chain import Chain
 
     env = Chain(length, 2 * length)
@@ -114,7 +207,7 @@ def chain(length: int = 8) -> Problem:
 
 
 def deep_sea(size: int = 8, seed: int = 0) -> Problem:
-    """Return Deep Sea, with the cost of a move right shifted into [0, 1], gamma = size/(size+1)."""
+    """Deep Sea, with the cost of a move right shifted into [0, 1], gamma = size/(size+1)."""
     from pcpg.envs.deep_sea import MOVE_COST, DeepSea
 
     env = DeepSea(size)
@@ -123,7 +216,7 @@ def deep_sea(size: int = 8, seed: int = 0) -> Problem:
 
 
 def maze(size: int = 8, seed: int = 0) -> Problem:
-    """Return a small maze whose goal is the open cell that takes longest to reach, gamma by that distance."""
+    """A small maze whose goal is the open cell that takes longest to reach, gamma by that distance."""
     from pcpg.envs.maze import Maze
 
     plain = Maze(size)
@@ -135,12 +228,12 @@ def maze(size: int = 8, seed: int = 0) -> Problem:
 
 
 def tabular(name: str, mdp: TabularMDP) -> Problem:
-    """Return any tabular MDP as a problem with one-hot pairs as features."""
+    """Any tabular MDP as a problem with one-hot pairs as features."""
     return Problem(name, mdp, one_hot_pairs(mdp))
 
 
 def lock_settings(horizon: int, mode: str) -> Settings:
-    """Return practical settings for the lock, tuned on instances with seeds of 1000 and more.
+    """Practical settings for the lock, tuned on instances with seeds of 1000 and more.
 
     The known mass shrinks with depth: one of ten actions of one of two good states at level H gets
     (1-gamma) gamma^H / 20 of a policy that heads for it. eta T times the least gap of values is above ten.
@@ -155,22 +248,22 @@ def lock_settings(horizon: int, mode: str) -> Settings:
 
 
 def linear_settings(kind: str, mode: str) -> Settings:
-    """Return practical settings for linear MDPs, "random" or "lock", tuned on seeds of 1000 and more.
+    """Practical settings for linear MDPs, "random" or "lock", tuned on seeds of 1000 and more.
 
     A ridge of 0.001: features of a mixture have norms below one, and with lambda = 1 light ones would count as known.
     """
-    lam = 1e-3
+    ridge = 1e-3
+    practical = Settings(T=20, eta=10.0, ridge=ridge, beta=beta_from_mass(0.01, ridge), K=1000)
     if kind == "lock":
-        return Settings(N=20, T=20, eta=10.0, lam=lam, beta=beta_from_mass(0.01, lam), M=500, K=1000)
-    beta = beta_from_mass(0.01, lam)
-    return Settings(N=2, T=40, eta=3.0, lam=lam, beta=beta, M=15_000, K=1000, select_episodes=200, final_episodes=2000)
+        return replace(practical, N=20, M=500)
+    return replace(practical, N=2, T=40, eta=3.0, M=15_000, select_episodes=200, final_episodes=2000)
 
 
 NAMES = ("lock", "linear", "linear-lock", "chain", "deep-sea", "maze")
 
 
 def make(name: str, size: int | None, seed: int, mode: str) -> tuple[Problem, Settings]:
-    """Return the problem of this name and seed with practical settings; `size` is its depth, length or side."""
+    """The problem of this name and seed with practical settings; `size` is its depth, length or side."""
     if name == "lock":
         return lock(size or 4, seed), lock_settings(size or 4, mode)
     if name == "linear":
@@ -183,5 +276,5 @@ def make(name: str, size: int | None, seed: int, mode: str) -> tuple[Problem, Se
         "maze": lambda: maze(size or 8, seed),
     }
     if name not in small:
-        raise ValueError(f"mdp is {name!r}; expected one of {', '.join(NAMES)}")
+        raise ValueError(f"mdp must be one of {', '.join(NAMES)}, got {name!r}")
     return small[name](), Settings(N=40, T=50, eta=20.0, beta=beta_from_mass(5e-4), M=1000, K=4000)

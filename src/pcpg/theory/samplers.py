@@ -15,11 +15,8 @@ Q-estimates are sums of UNdiscounted rewards up to the stopping time: unbiased f
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from pcpg.theory.mdp import Array, TabularMDP
-
-Index = NDArray[np.int64]
+from pcpg.theory.mdp import Array, Index, TabularMDP
 
 
 class Pairs(NamedTuple):
@@ -30,7 +27,7 @@ class Pairs(NamedTuple):
 
 
 def _stacked_cdf(rows: Array) -> Array:
-    """Return the cumulative rows, row i shifted by i, flat and ascending: one binary search draws from any row."""
+    """The cumulative rows, row i shifted by i, flat and ascending: one binary search draws from any row."""
     cdf = np.cumsum(rows, axis=1)
     cdf /= cdf[:, -1:]
     return (cdf + np.arange(len(rows))[:, None]).reshape(-1)
@@ -54,7 +51,7 @@ class Policies:
         self._cdf = _stacked_cdf(stack.reshape(-1, self.num_actions))
 
     def act(self, which: Index, s: Index, rng: np.random.Generator) -> Index:
-        """Return an action for each chain, drawn from its policy in its state."""
+        """An action for each chain, drawn from its policy in its state."""
         return _draw(self._cdf, self.num_actions, which * self.num_states + s, rng)
 
 
@@ -74,22 +71,22 @@ class Simulator:
         self.steps += int(self._costs[s].sum())
 
     def move(self, s: Index, a: Index) -> Index:
-        """Return the next state of each chain; counting is the caller's, by `play`."""
+        """The next state of each chain; counting is the caller's, by `play`."""
         return _draw(self._cdf, self.num_states, s * self.num_actions + a, self.rng)
 
     def stopping_times(self, count: int) -> Index:
-        """Return geometric times t = 0, 1, ... with Pr(t) = (1-gamma) gamma^t."""
+        """Geometric times t = 0, 1, ... with Pr(t) = (1-gamma) gamma^t."""
         return self.rng.geometric(1.0 - self.gamma, size=count) - 1
 
 
 def reset(sim: Simulator, policies: Policies, which: Index) -> Pairs:
-    """Return (s0, a0) with a0 drawn from each chain's policy."""
+    """(s0, a0) with a0 drawn from each chain's policy."""
     s = np.full(len(which), sim.s0)
     return Pairs(s, policies.act(which, s, sim.rng))
 
 
 def d_sampler(sim: Simulator, policies: Policies, which: Index, start: Pairs | None = None) -> Pairs:
-    """Return one pair a chain from d^pi_nu: nu by the `start` pairs, or (s0, a0 ~ pi) where none are given."""
+    """One pair a chain from d^pi_nu: nu by the `start` pairs, or (s0, a0 ~ pi) where none are given."""
     s, a = (part.copy() for part in (reset(sim, policies, which) if start is None else start))
     remaining = sim.stopping_times(len(which))
     alive = np.flatnonzero(remaining > 0)
@@ -103,7 +100,7 @@ def d_sampler(sim: Simulator, policies: Policies, which: Index, start: Pairs | N
 
 
 def q_estimator(sim: Simulator, policies: Policies, which: Index, start: Pairs, r: Array, cap: float = np.inf) -> Array:
-    """Return one unbiased estimate of Q^pi(s, a; r) a chain; `cap` cuts estimates where a bound is needed."""
+    """One unbiased estimate of Q^pi(s, a; r) a chain; `cap` cuts estimates where a bound is needed."""
     s, a = start.s.copy(), start.a.copy()
     sim.play(s)
     total = r[s, a].astype(np.float64)
@@ -120,7 +117,7 @@ def q_estimator(sim: Simulator, policies: Policies, which: Index, start: Pairs, 
 
 
 def start_values(sim: Simulator, stack: Array, episodes: int, r: Array, tail: float = 0.01) -> Array:
-    """Return an estimate of V^pi(s0; r) for each policy of the stack, by `episodes` discounted sums each.
+    """An estimate of V^pi(s0; r) for each policy of the stack, by `episodes` discounted sums each.
 
     Sums are cut where gamma^t <= tail, the same for all policies. A geometric stop would need no cut, but its
     variance is far larger (the length of the sum itself is random), and choosing among policies needs accuracy.
@@ -139,7 +136,7 @@ def start_values(sim: Simulator, stack: Array, episodes: int, r: Array, tail: fl
 
 
 def visit_frequencies(sim: Simulator, pi: Array, count: int) -> Array:
-    """Return the empirical d^pi[s, a] of `count` pairs: what line 4 of Algorithm 1 needs of them."""
+    """The empirical d^pi[s, a] of `count` pairs: what line 4 of Algorithm 1 needs of them."""
     pairs = d_sampler(sim, Policies(pi), np.zeros(count, dtype=np.int64))
     flat = np.bincount(pairs.s * sim.num_actions + pairs.a, minlength=sim.num_states * sim.num_actions)
     return flat.reshape(sim.num_states, sim.num_actions) / count

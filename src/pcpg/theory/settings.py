@@ -2,11 +2,11 @@
 
 | symbol  | name              | meaning                                                                  |
 |---------|-------------------|--------------------------------------------------------------------------|
-| N       | N                 | episodes of the outer loop: policies added to the cover                  |
+| N       | N                 | rounds after the first one: policies added to the cover                  |
 | T, eta  | T, eta            | iterations and learning rate of NPG                                      |
 | M       | M                 | pairs drawn for each critic (sampled mode)                               |
 | K       | K                 | pairs drawn for each covariance (sampled mode)                           |
-| lambda  | lam               | ridge of Sigma_mix                                                       |
+| lambda  | ridge             | ridge of Sigma_mix                                                       |
 | beta    | beta              | threshold of phi' Sigma_mix^-1 phi: known below, unknown from it on      |
 | W       | W                 | bound on the norm of the critic                                          |
 
@@ -22,11 +22,11 @@ import numpy as np
 from pcpg.theory.mdp import Array, check_gamma
 
 
-def beta_from_mass(mass: float, lam: float = 1.0) -> float:
-    """Return the threshold beta for which a one-hot pair becomes known above this total occupancy."""
-    if not (mass > 0.0 and lam > 0.0):
-        raise ValueError(f"known mass is {mass}, lambda is {lam}; both must be positive")
-    return 1.0 / (mass + lam)
+def beta_from_mass(mass: float, ridge: float = 1.0) -> float:
+    """The threshold beta for which a one-hot pair becomes known above this total occupancy."""
+    if not (mass > 0.0 and ridge > 0.0):
+        raise ValueError(f"known mass and ridge must be positive, got {mass} and {ridge}")
+    return 1.0 / (mass + ridge)
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Settings:
     T: int = 20
     eta: float = 5.0
     beta: float = beta_from_mass(0.01)
-    lam: float = 1.0
+    ridge: float = 1.0
     W: float = np.inf
     M: int = 250
     K: int = 1000
@@ -48,35 +48,37 @@ class Settings:
     critic: Literal["least_squares", "sgd"] = "least_squares"
     sgd_step: float = 0.5
     """step of the SGD critic; the lemma's own step is far too small for a run"""
-    weights: Literal["uniform", "d_optimal"] = "uniform"
+    weights: Literal["uniform", "d-optimal"] = "uniform"
     """how policies of the cover are weighted in rho_mix (the paper's theory: uniform)"""
 
     def __post_init__(self) -> None:
+        if self.weights == "d_optimal":  # the old spelling
+            object.__setattr__(self, "weights", "d-optimal")
         for name in ("N", "T", "M", "K", "select_episodes", "final_episodes"):
             if not (isinstance(getattr(self, name), int) and getattr(self, name) >= 1):
-                raise ValueError(f"{name} is {getattr(self, name)}; expected a whole number of at least one")
-        for name in ("eta", "beta", "lam", "W", "sgd_step"):
+                raise ValueError(f"{name} must be a whole number of at least one, got {getattr(self, name)}")
+        for name in ("eta", "beta", "ridge", "W", "sgd_step"):
             value = getattr(self, name)
             if not value > 0.0:
-                raise ValueError(f"{name} is {value}; expected a positive number")
-        choices = {"critic": ("least_squares", "sgd"), "weights": ("uniform", "d_optimal")}
+                raise ValueError(f"{name} must be positive, got {value}")
+        choices = {"critic": ("least_squares", "sgd"), "weights": ("uniform", "d-optimal")}
         for name, allowed in choices.items():
             if getattr(self, name) not in allowed:
-                raise ValueError(f"{name} is {getattr(self, name)!r}; expected one of {allowed}")
+                raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {getattr(self, name)!r}")
 
     def check(self, phi: Array, gamma: float) -> None:
         """Raise a ValueError if with these features nothing would ever be unknown, or W cannot be met by SGD."""
         check_gamma(gamma)
-        largest = float(np.einsum("sad,sad->sa", phi, phi).max()) / self.lam
+        largest = float(np.einsum("sad,sad->sa", phi, phi).max()) / self.ridge
         if self.beta >= largest:
             raise ValueError(
-                f"beta is {self.beta:.6g}, but phi' Sigma^-1 phi is at most max norm(phi)^2 / lambda = {largest:.6g}: "
-                "every pair would count as known from the start; choose a smaller beta"
+                f"beta must be below max norm(phi)^2 / ridge = {largest:.6g}, got {self.beta:.6g}: phi' Sigma^-1 phi "
+                "is never larger, so every pair would count as known from the start; choose a smaller beta"
             )
         if self.critic == "sgd" and not np.isfinite(self.W):
-            raise ValueError("the SGD critic projects onto norm(theta) <= W: W must be finite")
+            raise ValueError("W must be finite for the SGD critic, which projects onto norm(theta) <= W, got inf")
 
     def as_dict(self) -> dict[str, object]:
-        """Return the parameters as a dictionary that JSON can hold (an infinite W as None)."""
+        """The parameters as a dictionary that JSON can hold (an infinite W as None)."""
         found = {f.name: getattr(self, f.name) for f in fields(self)}
         return {name: None if value == np.inf else value for name, value in found.items()}

@@ -30,7 +30,7 @@ from pcpg.experiments.table1.settings import (
     maker,
 )
 from pcpg.theory import exact, tabular
-from pcpg.theory.bootstrapping import fitted_q_iteration, lsvi_ucb
+from pcpg.theory.examples import fitted_q_iteration, lsvi_ucb
 from pcpg.theory.learners import runner
 from pcpg.theory.learners.problem import Episodic
 from pcpg.theory.learners.registry import COMPARATORS
@@ -164,7 +164,7 @@ def measure_trees(features: TreeKind, depth: int, seeds: Sequence[int], policies
     steps: dict[str, list[int]] = {name: [] for name in METHODS}
     optimal, beta = [], beta_from_mass(0.01, RIDGE)
     settings = Settings(
-        N=policies, T=40, eta=10.0, lam=RIDGE, beta=beta, M=pairs, K=2 * pairs, final_episodes=2 * pairs
+        N=policies, T=40, eta=10.0, ridge=RIDGE, beta=beta, M=pairs, K=2 * pairs, final_episodes=2 * pairs
     )
     for seed in seeds:
         tree = make_tree(features, depth, seed)

@@ -27,11 +27,10 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from pcpg.experiments.table1.settings import CHAIN_DECISIONS, EPSILON, Family
+from pcpg.theory.examples import BinaryTree, adversarial_tree, deluding_tree, random_tree
 from pcpg.theory.learners import problem
-from pcpg.theory.learners.layout import Index
 from pcpg.theory.learners.problem import Episodic
-from pcpg.theory.mdp import Array, Mask, TabularMDP
-from pcpg.theory.tree import Tree, adversarial_tree, deluding_tree, random_tree
+from pcpg.theory.mdp import Array, Index, Mask, TabularMDP
 
 Misspecified = Literal["mix", "wait", "local"]
 TreeKind = Literal["random", "searched", "deluding"]
@@ -56,7 +55,7 @@ def accuracy(made: Episodic) -> Array:
     return EPSILON * (made.optimal() - made.uniform())
 
 
-def make_tree(features: TreeKind, depth: int, seed: int) -> Tree:
+def make_tree(features: TreeKind, depth: int, seed: int) -> BinaryTree:
     """A tree with features of a kind."""
     if features == "random":
         return random_tree(depth, seed=seed, gamma=TREE_GAMMA)

@@ -169,6 +169,6 @@ def _pcpg(layout: Layout, streams: Streams, scale: float) -> EpisodicLearner:
     """PC-PG with the known mass of `practical`, three pairs a critic for each pair of the problem, and twice its K."""
     dim = layout.num_states * layout.num_actions
     usual = practical(layout, dim)
-    mass = 1.0 / usual.beta - usual.lam
+    mass = 1.0 / usual.beta - usual.ridge
     settings = Settings(T=10, eta=10.0, beta=beta_from_mass(mass), M=max(100, 3 * dim), K=1000)
     return PCPG(layout, streams, scale=scale, settings=settings)

@@ -22,11 +22,8 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-from pcpg.theory.mdp import Array
-
-Index = NDArray[np.int64]
+from pcpg.theory.mdp import Array, Index
 
 
 @dataclass(frozen=True, eq=False)

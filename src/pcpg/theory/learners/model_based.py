@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from pcpg.theory.learners import tables
-from pcpg.theory.learners.layout import Episodes, Index, Layout
-from pcpg.theory.mdp import Array, Mask
+from pcpg.theory.learners.layout import Episodes, Layout
+from pcpg.theory.mdp import Array, Index, Mask
 
 
 @dataclass(eq=False)

@@ -1,5 +1,8 @@
 """PC-PG in its place among the comparators: Algorithm 1 with Algorithm 2 (NPG with a linear critic), on samples.
 
+The page is `pcpg.algorithm1`, and Algorithm 2 is `pcpg.theory.npg`; a round here is that of a block of seeds, arrays
+with a leading seed axis, and its answers wait for episodes that the runner plays (`Ask`).
+
 It sees episodes from s0 and nothing else, as all do. gamma = 1 - 1/L; phi is one-hot on observed pairs unless given.
 
     line 4   d^n: the discounted visits of K episodes of pi^n, step h with weight (1-gamma) gamma^h
@@ -21,19 +24,21 @@ policy that heads for it. The theorem's own numbers, corrected, are `theorem_set
 
 from collections.abc import Generator
 from dataclasses import replace
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from pcpg.algorithm1 import Explored, Improve, Parts, Request, Visit, drive, explore_round
 from pcpg.theory import npg, parameters
-from pcpg.theory.critic import partition_labels
+from pcpg.theory.critic import fit_samples, partition_labels, regression
 from pcpg.theory.learners import tables
-from pcpg.theory.learners.layout import Episodes, Index, Layout, Mixture, Streams
+from pcpg.theory.learners.layout import Episodes, Layout, Mixture, Streams
 from pcpg.theory.learners.tables import returns_to_go
-from pcpg.theory.mdp import Array
+from pcpg.theory.mdp import Array, Index
 from pcpg.theory.settings import Settings, beta_from_mass
-from pcpg.theory.tabular import fit_samples, theory_bonus
+from pcpg.theory.tabular import theory_bonus
 
 
 class Ask(NamedTuple):
@@ -43,18 +48,27 @@ class Ask(NamedTuple):
     batch: int
 
 
+class BlockCover(NamedTuple):
+    """The covers of a block of seeds, which are of one size."""
+
+    policies: Array  # [n, m, S, A]
+    visits: Array  # [n, S, A] the sum of the members' discounted visits
+
+
 def practical(layout: Layout, dim: int) -> Settings:
-    """Return settings for features of this dimension that work on problems of tens of states."""
+    """Settings for features of this dimension that work on problems of tens of states."""
     mass = 1.0 / (4.0 * layout.horizon * layout.num_actions)
     return Settings(T=10, eta=10.0, beta=beta_from_mass(mass), M=max(100, dim // 2), K=500)
 
 
 def theorem_settings(layout: Layout, dim: int, epsilon: float = 0.1, delta: float = 0.1) -> Settings:
-    """Return the main theorem's numbers, corrected, for accuracy 4 epsilon with one-hot features of this dimension."""
+    """The main theorem's numbers, corrected, for accuracy 4 epsilon with one-hot features of this dimension."""
     gamma = tables.discount(layout.horizon, None)
     W = parameters.aggregation_W(dim, gamma)
     gain = parameters.gain_bound("finite", dim)
-    found = parameters.theorem(epsilon, gamma, layout.num_actions, W, gain, dim, delta).corrected
+    found = parameters.theorem(
+        epsilon, gamma, num_actions=layout.num_actions, W=W, gain=gain, intrinsic_dim=dim, delta=delta
+    ).corrected
     episodes = int(np.ceil(found.episodes_choice / (found.N * (found.T + 1.0))))
     T, M, K = (int(np.ceil(number)) for number in (found.T, found.M, found.K))
     eta = float(np.sqrt(np.log(layout.num_actions) / T) / W)
@@ -78,15 +92,16 @@ class PCPG:
         self.gamma = tables.discount(layout.horizon, gamma, below_one=True)
         self.phi = tables.features(layout, phi)
         chosen = practical(layout, self.phi.shape[-1]) if settings is None else settings
-        mass = scale * (1.0 / chosen.beta - chosen.lam)
-        self.settings = replace(chosen, beta=beta_from_mass(mass, chosen.lam))
+        mass = scale * (1.0 / chosen.beta - chosen.ridge)
+        self.settings = replace(chosen, beta=beta_from_mass(mass, chosen.ridge))
         self.settings.check(self.phi, self.gamma)
         if self.settings.weights != "uniform":
-            raise ValueError("PC-PG rolls in from its cover uniformly here; other weights need a design for each seed")
+            raise ValueError(f"weights must be 'uniform': PC-PG rolls in uniformly here, got {self.settings.weights!r}")
         self.labels = partition_labels(self.phi)
+        self.regress = regression(self.phi, self.labels, self.settings.W)
         self.best, self.value = tables.uniform(layout, streams.n), np.full(streams.n, -np.inf)
-        self.cover = np.zeros((streams.n, 0, *self.phi.shape[:2]))  # policies [n, m, S, A]
-        self.visits = np.zeros_like(self.best)  # the sum of the cover's discounted visits
+        empty = BlockCover(np.zeros((streams.n, 0, *self.phi.shape[:2])), np.zeros_like(self.best))
+        self.now = Explored(self.best, empty)
         self._lane = np.arange(streams.n)
         self._loop = self._algorithm1()
         self._ask = next(self._loop)
@@ -97,11 +112,11 @@ class PCPG:
         return self._ask.batch
 
     def policy(self) -> Array:
-        """Return the best policies of the covers so far."""
+        """The best policies of the covers so far."""
         return self.best
 
     def behaviour(self) -> Array | Mixture:
-        """Return the policies of the episodes that the algorithm waits for."""
+        """The policies of the episodes that the algorithm waits for."""
         return self._ask.behaviour
 
     def learn(self, episodes: Episodes) -> None:
@@ -109,64 +124,75 @@ class PCPG:
         self._ask = self._loop.send(episodes)
 
     def _algorithm1(self) -> Generator[Ask, Episodes, None]:
-        pi = self.best
+        """Rounds without end; `now` is where the last whole one left the block."""
+        parts = Parts(self._extend, self._bonus)
         while True:
-            seen = yield Ask(pi, self.settings.K)
-            self._extend(pi, seen)
-            pi = yield from self._algorithm2(self.bonus())
+            self.now = yield from drive(explore_round(self.now, parts), self._answer)
 
-    def _extend(self, pi: Array, seen: Episodes) -> None:
-        """Add the policies to the covers with what their episodes visited; keep them if their returns are the best."""
-        self.cover = np.concatenate([self.cover, pi[:, None]], axis=1)
+    def _answer(self, request: Request) -> Generator[Ask, Episodes, Any]:
+        """What a round asks for; lines 4 and 7 wait for episodes."""
+        if isinstance(request, Visit):
+            seen = yield Ask(request.policy, self.settings.K)
+            self._keep_best(request.policy, seen)
+            return seen
+        if isinstance(request, Improve):
+            s, b, everywhere = self.settings, request.now.bonus, np.ones(self.phi.shape[:2], bool)
+            score = partial(np.einsum, "sad,nd->nsa", self.phi)
+            steps = npg.algorithm2(b, everywhere, score, T=s.T, eta=s.eta)
+            return (yield from drive(steps, partial(self._answer_npg, request.now)))
+        members = request.cover.policies.shape[1]
+        return np.full(members, 1.0 / members)
+
+    def _answer_npg(self, now: Explored, request: npg.Critic | npg.Values) -> Generator[Ask, Episodes, Array]:
+        """What Algorithm 2 asks for: a critic from M episodes, or values from `select_episodes` of each iterate."""
+        s, n = self.settings, self.streams.n
+        if isinstance(request, npg.Critic):
+            h, mixture = self._roll_in(now, request.policy)
+            seen = yield Ask(mixture, s.M)
+            return self._critic(seen, h, now.bonus)
+        which = np.repeat(np.arange(s.T), s.select_episodes)[None, :, None]
+        which = np.broadcast_to(which, (n, which.size, self.layout.horizon))
+        seen = yield Ask(Mixture(request.iterates, which), which.shape[1])
+        return self._returns(seen, now.bonus)[..., 0].reshape(n, s.T, s.select_episodes).mean(-1)
+
+    def _extend(self, cover: BlockCover, policy: Array, seen: Episodes) -> BlockCover:
+        """The covers with the policies, and with what their episodes visited (line 5)."""
         weight = (1.0 - self.gamma) * self.gamma ** np.arange(self.layout.horizon) / seen.a.shape[1]
         at = (self._lane[:, None, None], seen.s[..., :-1], seen.a)
-        np.add.at(self.visits, at, np.broadcast_to(weight, seen.a.shape))
+        visits = cover.visits.copy()
+        np.add.at(visits, at, np.broadcast_to(weight, seen.a.shape))
+        return BlockCover(np.concatenate([cover.policies, policy[:, None]], axis=1), visits)
+
+    def _keep_best(self, policy: Array, seen: Episodes) -> None:
+        """Put the policies in force whose returns are the best so far."""
         found = returns_to_go(seen.r, self.gamma)[..., 0].mean(1)
         better = found > self.value
-        self.best = np.where(better[:, None, None], pi, self.best)
+        self.best = np.where(better[:, None, None], policy, self.best)
         self.value = np.where(better, found, self.value)
 
-    def bonus(self) -> Array:
-        """Return b^n of each seed's cover, [n, S, A]."""
-        s = self.settings
-        return np.stack(
-            [theory_bonus(self.phi, visits, self.labels, s.lam, s.beta, self.gamma).b for visits in self.visits]
-        )
+    def _bonus(self, cover: BlockCover) -> Array:
+        """b^n of each seed's cover, [n, S, A] (line 6)."""
+        numbers = {"ridge": self.settings.ridge, "beta": self.settings.beta, "gamma": self.gamma}
+        return np.stack([theory_bonus(self.phi, visits, self.labels, **numbers).b for visits in cover.visits])
 
-    def _algorithm2(self, b: Array) -> Generator[Ask, Episodes, Array]:
-        settings, everywhere = self.settings, np.ones(self.phi.shape[:2], bool)
-        known, start = npg.known_states(b, everywhere), npg.restricted_uniform(b, everywhere)
-        pi, scores, iterates = start, np.zeros_like(b), []
-        for _ in range(settings.T):
-            iterates.append(pi)
-            h, mixture = self._roll_in(pi)
-            seen = yield Ask(mixture, settings.M)
-            scores += b + np.einsum("sad,nd->nsa", self.phi, self._critic(seen, h, b))
-            pi = npg.exponential_update(start, scores, settings.eta, known)
-        stack, each = np.stack(iterates, axis=1), settings.select_episodes
-        which = np.repeat(np.arange(settings.T), each)[None, :, None]
-        seen = yield Ask(Mixture(stack, np.broadcast_to(which, (len(b), which.size, self.layout.horizon))), which.size)
-        values = self._returns(seen, b)[..., 0].reshape(len(b), settings.T, each).mean(-1)
-        return stack[self._lane, values.argmax(-1)]
-
-    def _roll_in(self, pi: Array) -> tuple[Index, Mixture]:
-        """Return the steps h [n, M] of the pairs, and episodes that follow a policy of the cover up to h, then pi."""
-        members, L = self.cover.shape[1], self.layout.horizon
+    def _roll_in(self, now: Explored, pi: Array) -> tuple[Index, Mixture]:
+        """The steps h [n, M] of the pairs, and episodes that follow a policy of the cover up to h, then pi."""
+        members, L = len(now.design), self.layout.horizon  # the design is uniform
         u = self.streams.uniform(2, self.settings.M)
         h = tables.geometric_steps(u[:, 0], self.gamma, L)
         member = np.minimum((u[:, 1] * members).astype(np.int64), members - 1)
         which = np.where(np.arange(L) <= h[..., None], member[..., None], members)
-        return h, Mixture(np.concatenate([self.cover, pi[:, None]], axis=1), which)
+        return h, Mixture(np.concatenate([now.cover.policies, pi[:, None]], axis=1), which)
 
     def _critic(self, seen: Episodes, h: Index, b: Array) -> Array:
-        """Return theta [n, d], fitted to Q - b at step h of each episode."""
+        """theta [n, d], fitted to Q - b at step h of each episode."""
         at = h[..., None]
         s, a = (np.take_along_axis(part, at, -1)[..., 0] for part in (seen.s, seen.a))
         y = np.take_along_axis(self._returns(seen, b), at, -1)[..., 0] - b[self._lane[:, None], s, a]
         parts = zip(s, a, y, strict=True)
-        return np.stack([fit_samples(self.phi, self.labels, self.settings, *part) for part in parts])
+        return np.stack([fit_samples(self.phi, self.regress, self.settings, *part) for part in parts])
 
     def _returns(self, seen: Episodes, b: Array) -> Array:
-        """Return the discounted sums of r + b from each step on, [n, B, L]."""
+        """The discounted sums of r + b from each step on, [n, B, L]."""
         bonus = b[self._lane[:, None, None], seen.s[..., :-1], seen.a]
         return returns_to_go(seen.r + bonus, self.gamma)

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pcpg.theory.learners.layout import Index, Layout
-from pcpg.theory.mdp import Array, TabularMDP, random_mdp
+from pcpg.theory.learners.layout import Layout
+from pcpg.theory.mdp import Array, Index, TabularMDP, random_mdp
 
 
 @dataclass(frozen=True, eq=False)

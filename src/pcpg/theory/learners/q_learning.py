@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pcpg.theory.learners import tables
-from pcpg.theory.learners.layout import Episodes, Index, Layout
+from pcpg.theory.learners.layout import Episodes, Layout
 from pcpg.theory.learners.model_based import heaven
-from pcpg.theory.mdp import Array
+from pcpg.theory.mdp import Array, Index
 
 
 @dataclass(eq=False)

@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pcpg.theory.learners.layout import Episodes, Index, Maker, Mixture, Streams
+from pcpg.theory.learners.layout import Episodes, Maker, Mixture, Streams
 from pcpg.theory.learners.problem import Episodic
-from pcpg.theory.mdp import Array
+from pcpg.theory.mdp import Array, Index
 
 ENVIRONMENT, LEARNER = 0, 1  # salts: the environment's random numbers do not depend on how many a learner draws
 BELOW_ONE = 1.0 - 2.0**-31  # keeps u below the sum of a row of probabilities, which rounding may leave below one

@@ -7,8 +7,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pcpg.theory.learners.layout import Episodes, Index, Layout, Mixture, Streams
-from pcpg.theory.mdp import Array, Mask
+from pcpg.theory.learners.layout import Episodes, Layout, Mixture, Streams
+from pcpg.theory.mdp import Array, Index, Mask
 
 Bonus = Literal["hoeffding", "bernstein"]
 POSITIVE = ("scale", "delta", "epsilon", "batch", "step", "psi", "m", "omega")  # options that must be above zero

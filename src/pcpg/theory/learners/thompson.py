@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from pcpg.theory.learners import tables
-from pcpg.theory.learners.layout import Episodes, Index, Layout, Streams
-from pcpg.theory.mdp import Array
+from pcpg.theory.learners.layout import Episodes, Layout, Streams
+from pcpg.theory.mdp import Array, Index
 
 TINY = 1e-300  # a Gamma number of a small shape can round to zero in a whole row
 

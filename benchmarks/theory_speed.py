@@ -1,4 +1,4 @@
-"""Time of exact mode and of the dual bonus as they grow: `python -m pcpg.theory.speed`.
+"""Time of exact mode and of the dual bonus as they grow: `python benchmarks/theory_speed.py`.
 
 Set OPENBLAS_NUM_THREADS=1 where other work shares the cores: with two threads on two busy cores a 100 x 100 solve took
 185 ms instead of 0.1 ms (the threads spin and wait for each other), and exact mode 181 s instead of 14 s.
@@ -9,30 +9,30 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pcpg.cli.theory_output import Result, show, table
+from pcpg.cli.theory import Result, show, table
 from pcpg.features.kernels import RBF
 from pcpg.theory import tabular
-from pcpg.theory.linear_mdp import random_linear_mdp
+from pcpg.theory.kernel import DualCover
 from pcpg.theory.mdp import TabularMDP
-from pcpg.theory.rkhs import DualCover
+from pcpg.theory.problems import random_linear_mdp
 from pcpg.theory.settings import Settings, beta_from_mass
 
 
 def exact_mode_seconds(
     states: int = 1000, actions: int = 10, dim: int = 100, N: int = 20, T: int = 100, factors: bool = True
 ) -> float:
-    """Return the seconds of one exact run of Algorithm 1 on a random MDP; without `factors` its rank is not used."""
+    """The seconds of one exact run of Algorithm 1 on a random MDP; without `factors` its rank is not used."""
     made = random_linear_mdp(0, states, actions, dim)
     if not factors:
         made = made._replace(mdp=TabularMDP(made.mdp.P, made.mdp.r, made.mdp.gamma))
-    settings = Settings(N=N, T=T, eta=3.0, lam=1e-3, beta=beta_from_mass(0.01, 1e-3))
+    settings = Settings(N=N, T=T, eta=3.0, ridge=1e-3, beta=beta_from_mass(0.01, 1e-3))
     began = time.perf_counter()
     tabular.run(made.mdp, made.phi, settings, "exact")
     return time.perf_counter() - began
 
 
 def dual_seconds(stored: int, queries: int, dim: int = 4, block: int = 500) -> dict[str, float]:
-    """Return the seconds to store points block by block, of the last block alone, and to answer the queries."""
+    """The seconds to store points block by block, of the last block alone, and to answer the queries."""
     rng = np.random.default_rng(0)
     points, asked = rng.random((stored, dim)), rng.random((queries, dim))
     cover, last = DualCover(RBF(0.3), 1.0), 0.0
@@ -48,7 +48,7 @@ def dual_seconds(stored: int, queries: int, dim: int = 4, block: int = 500) -> d
 
 
 def growth(sizes: Sequence[int] = (500, 1000, 2000, 5000), queries: int = 10_000) -> list[Result]:
-    """Return the dual's times for growing numbers of stored points, with the cost for each point and query."""
+    """The dual's times for growing numbers of stored points, with the cost for each point and query."""
     rows = []
     for stored in sizes:
         times = dual_seconds(stored, queries)
@@ -67,7 +67,9 @@ def main() -> None:
 
 def render(result: Result) -> None:
     """Print the times as a table on standard error."""
-    made = table("dual bonus, 10,000 queries", "stored points", "store s", "query s", "us a new point", "us a query")
+    made = table(
+        "dual bonus, 10,000 queries", "stored points", "store s", "query s", "us per new point", "us per query"
+    )
     for row in result["rows"]:
         cells = (
             f"{row['store']:.2f}",
