@@ -35,7 +35,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "reports": STORAGE | {"envs"},
     "api": TRAINING | {"theory"},
     "pcpg": TRAINING | {"theory", "api"},  # the public names
-    "experiments": TRAINING | {"theory", "api", "pcpg", "cli", "reports"},
+    "experiments": TRAINING | {"theory", "api", "pcpg", "reports"},
     "play": FOUNDATION | STORAGE | {"api"},
     "cli": TRAINING | {"theory", "api", "pcpg", "reports", "play", "experiments"},
 }
