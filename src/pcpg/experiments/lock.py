@@ -279,13 +279,8 @@ def figures(records: list[Record]) -> Iterator[tuple[str, Any]]:
         yield "frontier", lock_figures.frontier(deep)
 
 
-EXPERIMENT = Experiment(
-    flags=Flags,
-    cells=cells,
-    measure=measure,
-    order=_order,
-    summarise=summarise,
-    table=table,
-    figures=figures,
-    headline=lambda record: f"{record['successes']} of {len(record['final_return'])} seeds solved, ",
-)
+def _headline(record: Record) -> str:
+    return f"{record['successes']} of {len(record['final_return'])} seeds solved, "
+
+
+EXPERIMENT = Experiment(Flags, cells, measure, _order, summarise, table, figures, headline=_headline)

@@ -184,13 +184,7 @@ def figures(records: list[Record]) -> Iterator[tuple[str, Any]]:
                 yield f"cover-size{size}", cover_pictures(record, title)
 
 
+PARTS = {"goals": "pcpg.experiments.maze_goals"}
 EXPERIMENT = Experiment(
-    flags=Flags,
-    cells=cells,
-    measure=measure,
-    order=lambda record: ALGOS.index(record["algo"]),
-    summarise=summarise,
-    table=table,
-    figures=figures,
-    parts={"goals": "pcpg.experiments.maze_goals"},
+    Flags, cells, measure, lambda record: ALGOS.index(record["algo"]), summarise, table, figures, parts=PARTS
 )

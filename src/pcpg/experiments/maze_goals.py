@@ -231,11 +231,5 @@ def draw(records: list[Record]) -> Any:
 
 
 EXPERIMENT = Experiment(
-    flags=Flags,
-    cells=cells,
-    measure=measure,
-    order=lambda record: GOAL_ALGOS.index(record["algo"]),
-    summarise=summarise,
-    table=table,
-    figures=figures,
+    Flags, cells, measure, lambda record: GOAL_ALGOS.index(record["algo"]), summarise, table, figures
 )

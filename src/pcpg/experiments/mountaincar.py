@@ -116,12 +116,4 @@ def figures(records: list[Record]) -> Iterator[tuple[str, Any]]:
             yield "cover", cover_pictures(record, title)
 
 
-EXPERIMENT = Experiment(
-    flags=Flags,
-    cells=cells,
-    measure=measure,
-    order=lambda record: ALGOS.index(record["algo"]),
-    summarise=summarise,
-    table=table,
-    figures=figures,
-)
+EXPERIMENT = Experiment(Flags, cells, measure, lambda record: ALGOS.index(record["algo"]), summarise, table, figures)
