@@ -23,12 +23,12 @@ def measure() -> dict[str, Any]:
     """The rate, a round's seconds one by one, and what was compiled before; {} where there is no accelerator."""
     import jax
 
-    from pcpg.experiments.maze.sweep import make_cell
+    from pcpg.experiments.maze import Flags, make_cell
     from pcpg.training.loop import build_agent, device_kind
 
     if jax.default_backend() == "cpu":
         return {}
-    agent = build_agent(make_cell("paper", "pcpg", 20, SEEDS, 0, 0).config.resolved())
+    agent = build_agent(make_cell(Flags(scale="paper", seeds=SEEDS), "pcpg").config.resolved())
     states = [agent.init(seed) for seed in range(SEEDS)]
     seconds: list[float] = []
     before = 0

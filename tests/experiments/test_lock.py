@@ -1,7 +1,6 @@
 """The lock's table at smoke scale, and its practical half against the exact model of the lock."""
 
-import json
-from pathlib import Path
+import dataclasses
 
 import jax
 import numpy as np
@@ -12,22 +11,26 @@ from pcpg.algorithms import ALGORITHMS
 from pcpg.config import BaselineConfig, PCPGConfig, from_plain
 from pcpg.envs.lock import CombinationLock
 from pcpg.envs.tabular import occupancy, policy_value
-from pcpg.experiments.lock import analysis
-from pcpg.experiments.lock.measure import run_cell
-from pcpg.experiments.lock.sweep import PAPER_EPISODES, Cell, cell_config, paper_budget
+from pcpg.experiments import lock
+from pcpg.experiments.harness import run_or_read
+from pcpg.experiments.lock import PAPER_EPISODES, Flags, make_cell, paper_budget
 
-RESULTS = Path(__file__).parents[2] / "results" / "lock"
 BRIEF = from_plain(PCPGConfig, {"exploit": {"num_rounds": 7}}, "config", ALGORITHMS["pcpg"].preset)
+
+
+def run_pcpg(out, seeds=2, agent=BRIEF):
+    """The record of PC-PG at H = 5."""
+    cell = make_cell(Flags(scale="smoke", seeds=seeds), "pcpg", 5)
+    return run_or_read(cell._replace(config=dataclasses.replace(cell.config, agent=agent)), out, lock.measure)
 
 
 @pytest.fixture(scope="module")
 def records(tmp_path_factory):
     """PC-PG and PPO at H = 5, two seeds that were not tuned on; PPO with as many steps as PC-PG used."""
     out = tmp_path_factory.mktemp("lock")
-    pcpg_record = run_cell(Cell("pcpg", 5, 2, 0, "own", BRIEF), "smoke", out)
-    budget = max(pcpg_record["env_steps"])
-    ppo = cell_config("smoke", "ppo", 5, budget)
-    return out, [pcpg_record, run_cell(Cell("ppo", 5, 2, 0, "equal", ppo), "smoke", out)]
+    ours = run_pcpg(out)
+    ppo = make_cell(Flags(scale="smoke", seeds=2), "ppo", 5, max(ours["env_steps"]))
+    return out, [ours, run_or_read(ppo, out, lock.measure)]
 
 
 def test_pcpg_solves_the_lock_of_horizon_5_and_ppo_with_as_many_steps_does_not(records):
@@ -45,23 +48,22 @@ def test_pcpg_covers_both_locks_to_their_ends(records):
 
 def test_a_cell_that_is_done_is_not_run_again(records):
     out, (ours, _) = records
-    again = run_cell(Cell("pcpg", 5, 2, 0, "own", BRIEF), "smoke", out)
-    assert again["time"] == ours["time"]
+    assert run_pcpg(out)["time"] == ours["time"]
     with pytest.raises(ValueError, match="choose another --out"):
-        run_cell(Cell("pcpg", 5, 3, 0, "own", BRIEF), "smoke", out)
+        run_pcpg(out, seeds=3)
     with pytest.raises(ValueError, match=r"other settings \(exploit.num_rounds\): choose another --out"):
-        run_cell(Cell("pcpg", 5, 2, 0, "own", ALGORITHMS["pcpg"].preset), "smoke", out)
+        run_pcpg(out, agent=ALGORITHMS["pcpg"].preset)
 
 
 def test_the_summary_counts_successes_with_intervals_and_names_its_budgets(records):
     _, both = records
-    cells = analysis.summarise(both)["cells"]
+    cells = lock.summarise(both)["cells"]
     assert [(cell["algo"], cell["budget"], cell["successes"]) for cell in cells] == [
         ("pcpg", "own", 2),
         ("ppo", "equal", 0),
     ]
     assert cells[0]["interval"][1] == 1.0 and cells[1]["interval"][0] == 0.0
-    text = analysis.table({"cells": cells})
+    text = lock.table({"cells": cells})
     assert "**2/2**" in text and "**0/2**" in text
 
 
@@ -85,7 +87,7 @@ def _record(budget: int, rows: list) -> dict:
 def test_a_run_of_the_papers_budget_gives_the_column_of_equal_samples_too():
     long = _record(paper_budget(2), [[100, 4.0, 0, 0], [250, 1.0, 0, 0], [PAPER_EPISODES * 3, 4.0, 0, 0]])
     ours = _record(0, [[200, 4.0, 2, 2]]) | {"algo": "pcpg"}
-    cells = analysis.summarise([ours, long])["cells"]
+    cells = lock.summarise([ours, long])["cells"]
     assert [(cell["budget"], cell["successes"]) for cell in cells] == [("own", 1), ("paper", 1), ("equal", 0)]
     assert cells[2]["env_steps_per_seed"] == 250  # the first round that reached PC-PG's 200
 
@@ -93,24 +95,17 @@ def test_a_run_of_the_papers_budget_gives_the_column_of_equal_samples_too():
 def test_steps_to_solve_are_those_after_which_a_seed_stays_solved():
     rows = [[10, 4.0, 0, 0], [20, 0.0, 0, 0], [30, 3.9, 0, 0], [40, 4.0, 0, 0]]
     ours = _record(0, rows) | {"algo": "pcpg", "horizon": 7}
-    assert analysis.steps_to_solve([ours]) == [(7, 30)]
+    assert lock.steps_to_solve([ours]) == [(7, 30)]
 
 
 @pytest.mark.parametrize("algo", ["ppo", "ppo-rnd"])
 def test_the_baselines_have_the_papers_settings(algo):
-    config = cell_config("laptop", algo, 15, paper_budget(15))
+    config = make_cell(Flags(), algo, 15, used=1_000_000).config.agent
     assert isinstance(config, BaselineConfig)
     ppo = config.ppo
     assert (ppo.num_epochs, ppo.minibatch_size, ppo.learning_rate, ppo.entropy_coef) == (5, 160, 1e-3, 0.01)
     assert (ppo.clip_eps, ppo.gae_lambda, ppo.max_grad_norm, ppo.hidden) == (0.2, 0.95, 5.0, (64, 64))
     assert config.budget == 48_000_000
-
-
-def test_the_kept_results_follow_from_their_cells():
-    kept = json.loads((RESULTS / "summary.json").read_text())
-    cells = [json.loads(path.read_text()) for path in sorted((RESULTS / "cells").glob("*.json"))]
-    assert json.loads(json.dumps(analysis.summarise(cells))) == kept
-    assert (RESULTS / "table.md").read_text() == analysis.table(kept)
 
 
 @pytest.mark.parametrize("horizon", [2, 3])

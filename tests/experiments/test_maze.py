@@ -6,45 +6,41 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from rich.console import Console
 
 from pcpg.algorithms import preset
 from pcpg.cli.display import result_table
 from pcpg.envs.lock import CombinationLock
 from pcpg.envs.maze import Maze
-from pcpg.experiments.common import read_records, value_at
-from pcpg.experiments.maze import analysis, goals_results
-from pcpg.experiments.maze.command import ReproduceMaze
-from pcpg.experiments.maze.goals import ALGOS as GOAL_ALGOS
-from pcpg.experiments.maze.goals import GOALS
-from pcpg.experiments.maze.sweep import ALGOS, ENV, make_cell
+from pcpg.experiments import maze, maze_goals
+from pcpg.experiments.harness import read_records, reproduce, value_at
+from pcpg.experiments.maze import ALGOS, ENV, EXPERIMENT, GOAL_ALGOS, Flags, make_cell
+from pcpg.experiments.maze_goals import GOALS
 from pcpg.run_config import RunConfig
 from pcpg.runs.errors import NotARun
 from pcpg.runs.folder import RunFolder
 
 RESULTS = Path(__file__).parents[2] / "results" / "maze"
-GOAL_RESULTS = RESULTS / "goals"
 
 
 @pytest.fixture(scope="module")
 def smoke(tmp_path_factory):
     """The folder of the whole experiment at smoke scale."""
     out = tmp_path_factory.mktemp("maze")
-    assert ReproduceMaze(scale="smoke", out=str(out))(Console(stderr=True)) == 0
+    assert reproduce(EXPERIMENT, Flags(scale="smoke", out=str(out)))
     return out
 
 
 def test_the_command_leaves_a_summary_a_table_and_figures_as_png_and_svg(smoke):
     summary = json.loads((smoke / "summary.json").read_text())
     assert [cell["algo"] for cell in summary["cells"]] == list(ALGOS)
-    assert (smoke / "table.md").read_text() == analysis.table(summary)
+    assert (smoke / "table.md").read_text() == maze.table(summary)
     for name in ("coverage-size6", "cover-size6"):
         assert (smoke / f"{name}.png").stat().st_size > 1000
         assert (smoke / f"{name}.svg").stat().st_size > 1000
 
 
 def test_a_tiny_maze_is_covered_to_all_of_its_open_cells_and_its_walls_do_not_count(smoke):
-    ours = read_records(smoke, ALGOS)[0]
+    ours = read_records(EXPERIMENT, smoke)[0]
     assert ours["coverage"] == [1.0, 1.0]
     for seed, count in zip(ours["seeds"], ours["open_cells"], strict=True):
         assert count == Maze(6).open_cells(Maze(6).instance(seed)).sum() < 36
@@ -59,7 +55,7 @@ def test_every_cell_counts_where_an_environment_closes_none():
 
 
 def test_the_baselines_have_at_least_as_many_steps_as_pcpg(smoke):
-    ours, *others = read_records(smoke, ALGOS)
+    ours, *others = read_records(EXPERIMENT, smoke)
     assert all(min(other["env_steps"]) >= max(ours["env_steps"]) for other in others)
 
 
@@ -67,7 +63,7 @@ def test_a_curve_holds_its_newest_value_and_has_none_before_its_first():
     rows = [[10, 0.0, 0.2], [30, 0.0, 0.6]]
     np.testing.assert_array_equal(value_at(rows, np.array([5, 10, 29, 30, 99]), 2), [np.nan, 0.2, 0.2, 0.6, 0.6])
     record = {"env_steps": [30], "history": {"0": rows}}
-    assert analysis.by_tenth(record) == [None, None, None, 0.2, 0.2, 0.2, 0.2, 0.2, 0.2, 0.6]
+    assert maze.by_tenth(record) == [None, None, None, 0.2, 0.2, 0.2, 0.2, 0.2, 0.2, 0.6]
 
 
 def test_the_preset_explores_without_reward_and_without_an_exploit_phase():
@@ -85,24 +81,18 @@ def test_a_run_without_a_return_to_reach_ends_with_the_share_of_cells_visited(sm
 
 
 def test_the_scale_of_the_paper_has_the_papers_kernel_and_network():
-    config = make_cell("paper", "pcpg", 20, 5, 0, 0).config.resolved()
+    config = make_cell(Flags(scale="paper"), "pcpg").config.resolved()
     assert (config.feature_options["num_features"], config.feature_options["num_kernels"]) == (512, [32, 64])
     assert config.agent.ppo.hidden == (512,)
-    assert make_cell("paper", "ppo-rnd", 20, 5, 0, 0).config.agent.budget == 10_000_000
-
-
-def test_the_kept_results_follow_from_their_cells():
-    kept = json.loads((RESULTS / "summary.json").read_text())
-    assert json.loads(json.dumps(analysis.summarise(read_records(RESULTS, ALGOS)))) == kept
-    assert (RESULTS / "table.md").read_text() == analysis.table(kept)
+    assert make_cell(Flags(scale="paper"), "ppo-rnd").config.agent.budget == 10_000_000
 
 
 def test_kept_results_are_shown_by_the_command_that_made_them_and_no_other(tmp_path):
     shutil.copytree(RESULTS / "cells", tmp_path / "cells")
     with pytest.raises(ValueError, match=r"pcpg-size20.json was made with other settings \(ppo.num_updates"):
-        ReproduceMaze(out=str(tmp_path))(Console(quiet=True))
+        reproduce(EXPERIMENT, Flags(out=str(tmp_path)))
     with pytest.raises(NotARun, match="keeps the numbers of its covers, not the covers"):
-        ReproduceMaze(scale="paper", part="goals", out=str(tmp_path))(Console(quiet=True))
+        reproduce(EXPERIMENT, Flags(scale="paper", part="goals", out=str(tmp_path)))
 
 
 def test_in_the_kept_results_pcpg_sees_every_cell_and_leads_at_every_tenth():
@@ -117,35 +107,35 @@ def test_in_the_kept_results_pcpg_sees_every_cell_and_leads_at_every_tenth():
 @pytest.fixture(scope="module")
 def goals(smoke):
     """The folder of the second part, on the covers of the first."""
-    assert ReproduceMaze(scale="smoke", part="goals", out=str(smoke))(Console(stderr=True)) == 0
+    assert reproduce(EXPERIMENT, Flags(scale="smoke", part="goals", out=str(smoke)))
     return smoke / "goals"
 
 
 def test_the_second_part_leaves_a_summary_a_table_and_a_figure(goals):
     summary = json.loads((goals / "summary.json").read_text())
     assert [cell["algo"] for cell in summary["cells"]] == list(GOAL_ALGOS)
-    assert (goals / "table.md").read_text() == goals_results.table(summary)
+    assert (goals / "table.md").read_text() == maze_goals.table(summary)
     assert min((goals / f"goals-size6.{kind}").stat().st_size for kind in ("png", "svg")) > 1000
 
 
 def test_every_maze_has_its_goals_at_their_distances_and_both_algorithms_have_the_same(goals):
-    ours, ppo = read_records(goals, GOAL_ALGOS)
+    ours, ppo = read_records(maze_goals.EXPERIMENT, goals)
     keys = ("maze", "goal", "distance")
     pairs = [[pair[key] for key in keys] for pair in ours["pairs"]]
     assert pairs == [[pair[key] for key in keys] for pair in ppo["pairs"]]
-    assert [maze for maze, _, _ in pairs] == [0] * GOALS["smoke"] + [1] * GOALS["smoke"]
-    for maze, (row, column), distance in pairs:
+    assert [number for number, _, _ in pairs] == [0] * GOALS["smoke"] + [1] * GOALS["smoke"]
+    for number, (row, column), distance in pairs:
         env = Maze(6)
-        assert env.distances(env.instance(maze))[row * 6 + column] == distance > 0
+        assert env.distances(env.instance(number))[row * 6 + column] == distance > 0
     assert all(0 <= pair["reached"] <= 100 for record in (ours, ppo) for pair in record["pairs"])
 
 
 def test_the_covers_steps_are_reported_beside_those_of_the_goals(goals):
-    ours, ppo = read_records(goals, GOAL_ALGOS)
+    ours, ppo = read_records(maze_goals.EXPERIMENT, goals)
     explored = json.loads((goals.parent / "cells" / "pcpg-size6.json").read_text())
     assert list(ours["cover"]["env_steps"].values()) == explored["env_steps"]
     assert max(ours["env_steps"]) < min(explored["env_steps"])
-    rows = goals_results.summarise([ours, ppo])["cells"]
+    rows = maze_goals.summarise([ours, ppo])["cells"]
     assert "cover_env_steps" in rows[0] and "cover_env_steps" not in rows[1]
 
 
@@ -160,7 +150,7 @@ def record(reached, distances, steps, budget=None):
 
 
 def test_a_goal_is_solved_from_95_of_100_on_and_a_maze_on_target_from_nine_tenths_on():
-    row = goals_results.summarise([record([95, 94, 100, 0], [1, 9, 4, 7], [5, 10, 10, 3], budget=10)])["cells"][0]
+    row = maze_goals.summarise([record([95, 94, 100, 0], [1, 9, 4, 7], [5, 10, 10, 3], budget=10)])["cells"][0]
     assert row["solved_by_maze"] == {"0": 2, "1": 0} and row["mazes_on_target"] == 1
     assert (row["solved"], row["pairs"], row["solved_greedy"]) == (2, 4, 4)
     assert row["unsolved_below_budget"] == 1
@@ -169,30 +159,27 @@ def test_a_goal_is_solved_from_95_of_100_on_and_a_maze_on_target_from_nine_tenth
 
 def test_goals_of_an_algorithm_that_has_none_are_refused():
     with pytest.raises(ValueError, match="goals are solved by pcpg and ppo, got ppo-rnd"):
-        ReproduceMaze(part="goals", algos=("ppo-rnd",))
+        Flags(part="goals", algos=("ppo-rnd",))
 
 
 def test_a_baseline_that_ran_alone_with_other_steps_is_not_shown_beside_pcpg(tmp_path):
     def run(*algos):
-        return ReproduceMaze(scale="smoke", seeds=1, algos=algos, out=str(tmp_path))(Console(quiet=True))
+        return reproduce(EXPERIMENT, Flags(scale="smoke", seeds=1, algos=algos, out=str(tmp_path)))
 
-    assert run("ppo") == 0
+    assert run("ppo")
     with pytest.raises(ValueError, match=r"ppo-size6 in .* was run for 10,000 steps, not for"):
         run("pcpg", "ppo")
-    assert run("ppo") == 0, "alone it is what it was"
+    assert run("ppo"), "alone it is what it was"
 
 
 def test_without_a_finished_cover_the_command_to_make_it_is_named(tmp_path):
-    command = ReproduceMaze(scale="smoke", part="goals", out=str(tmp_path))
+    flags = Flags(scale="smoke", part="goals", out=str(tmp_path))
     with pytest.raises(
         NotARun, match="no cover to exploit; make it with `pcpg reproduce maze --part explore --scale smoke"
     ):
-        command(Console(stderr=True))
+        reproduce(EXPERIMENT, flags)
 
 
-def test_the_kept_results_of_the_goals_follow_from_their_cells():
-    kept = json.loads((GOAL_RESULTS / "summary.json").read_text())
-    assert json.loads(json.dumps(goals_results.summarise(read_records(GOAL_RESULTS, GOAL_ALGOS)))) == kept
-    assert (GOAL_RESULTS / "table.md").read_text() == goals_results.table(kept)
-    ours = kept["cells"][0]
-    assert ours["mazes_on_target"] == len(ours["solved_by_maze"]), "nine tenths of the goals of every maze"
+def test_in_the_kept_results_pcpg_solves_nine_tenths_of_the_goals_of_every_maze():
+    ours = json.loads((RESULTS / "goals" / "summary.json").read_text())["cells"][0]
+    assert ours["mazes_on_target"] == len(ours["solved_by_maze"])

@@ -1,56 +1,50 @@
 """MountainCar at smoke scale: the command from end to end, the presets, and what the kept results say."""
 
 import json
-from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from pcpg.algorithms import ALGORITHMS, preset
 from pcpg.config import PCPGConfig
 from pcpg.envs.mountain_car import MountainCarContinuous
-from pcpg.experiments.common import read_records
-from pcpg.experiments.mountaincar import analysis
-from pcpg.experiments.mountaincar.command import ReproduceMountainCar
-from pcpg.experiments.mountaincar.sweep import ALGOS, ENV
+from pcpg.experiments.harness import read_records, reproduce
+from pcpg.experiments.mountaincar import ALGOS, ENV, EXPERIMENT, Flags, table
 from pcpg.run_config import RunConfig
-
-RESULTS = Path(__file__).parents[2] / "results" / "mountaincar"
 
 
 @pytest.fixture(scope="module")
 def smoke(tmp_path_factory):
     """The folder of the whole experiment at smoke scale."""
     out = tmp_path_factory.mktemp("mountaincar")
-    assert ReproduceMountainCar(scale="smoke", out=str(out))(Console(stderr=True)) == 0
+    assert reproduce(EXPERIMENT, Flags(scale="smoke", out=str(out)))
     return out
 
 
 def test_the_command_leaves_a_summary_a_table_and_figures_as_png_and_svg(smoke):
     summary = json.loads((smoke / "summary.json").read_text())
     assert [cell["algo"] for cell in summary["cells"]] == list(ALGOS)
-    assert (smoke / "table.md").read_text() == analysis.table(summary)
+    assert (smoke / "table.md").read_text() == table(summary)
     for name in ("return", "cover"):
         assert (smoke / f"{name}.png").stat().st_size > 1000
         assert (smoke / f"{name}.svg").stat().st_size > 1000
 
 
 def test_the_baselines_have_at_least_as_many_steps_as_pcpg(smoke):
-    ours, *others = read_records(smoke, ALGOS)
+    ours, *others = read_records(EXPERIMENT, smoke)
     assert all(min(other["env_steps"]) >= max(ours["env_steps"]) for other in others)
 
 
 def test_a_curve_that_is_done_is_not_run_again_and_other_seeds_need_another_folder(smoke):
-    before = [record["time"] for record in read_records(smoke, ALGOS)]
-    assert ReproduceMountainCar(scale="smoke", out=str(smoke))(Console(stderr=True)) == 0
-    assert [record["time"] for record in read_records(smoke, ALGOS)] == before
+    before = [record["time"] for record in read_records(EXPERIMENT, smoke)]
+    assert reproduce(EXPERIMENT, Flags(scale="smoke", out=str(smoke)))
+    assert [record["time"] for record in read_records(EXPERIMENT, smoke)] == before
     with pytest.raises(ValueError, match="choose another --out"):
-        ReproduceMountainCar(scale="smoke", seeds=3, out=str(smoke))(Console(stderr=True))
+        reproduce(EXPERIMENT, Flags(scale="smoke", seeds=3, out=str(smoke)))
 
 
 def test_an_unknown_algorithm_is_refused():
     with pytest.raises(ValueError, match="valid: pcpg-bonus"):
-        ReproduceMountainCar(algos=("pcpg",))
+        Flags(algos=("pcpg",))
 
 
 def test_the_preset_uses_at_most_3_million_steps_a_seed():
@@ -75,9 +69,3 @@ def test_presets_and_features_are_chosen_by_the_environment_and_written_out():
 def test_a_policy_is_evaluated_over_gymnasiums_999_steps_and_solves_above_90():
     env = MountainCarContinuous(steps=200)
     assert (env.max_steps, env.evaluation_env.max_steps, env.solved_return) == (200, 999, 90.0)
-
-
-def test_the_kept_results_follow_from_their_cells():
-    kept = json.loads((RESULTS / "summary.json").read_text())
-    assert json.loads(json.dumps(analysis.summarise(read_records(RESULTS, ALGOS)))) == kept
-    assert (RESULTS / "table.md").read_text() == analysis.table(kept)

@@ -23,6 +23,7 @@ from rich.table import Table
 
 from pcpg.cli.display import STOPPED, loading, print_json
 from pcpg.cli.flags import Mistake, parse
+from pcpg.experiments import EXPERIMENTS
 from pcpg.runs.errors import DiskFull, RunError
 
 
@@ -135,11 +136,24 @@ class Group:
             valid = ", ".join(self.members)
             raise Mistake(f"unknown command 'pcpg {name} {member}'; did you mean {near!r}? Valid: {valid}")
         with loading(console):
-            kind = _load(self.members[member])
+            kind = self.load(self.members[member])
         return self.execute(parse(kind, arguments[1:], f"pcpg {name} {member}"), console)
+
+    def load(self, home: str) -> Any:
+        return _load(home)
 
     def execute(self, command: Any, console: Console) -> int:
         return command(console)
+
+
+class ExperimentGroup(Group):
+    """Experiments, which know nothing of the command line."""
+
+    def load(self, home: str) -> Any:
+        from pcpg.cli.reproduce import command_of
+
+        found = _load(home)
+        return found if isinstance(found, type) else command_of(found)
 
 
 class TheoryGroup(Group):
@@ -172,16 +186,7 @@ COMMANDS: dict[str, Command | Group] = {
     "video": Command("pcpg.cli.inspect:Video", "Record episodes of a policy as a GIF or an MP4."),
     "export": Command("pcpg.cli.inspect:Export", "Save episodes of a cover's policies as a Minari dataset."),
     "envs": Command("pcpg.cli.inspect:Envs", "List the environments that can be trained on, with their options."),
-    "reproduce": Group(
-        "Reproduce a claim of the paper, with its table and figures.",
-        {
-            "lock": "pcpg.experiments.lock.command:ReproduceLock",
-            "environments": "pcpg.experiments.environments.command:ReproduceEnvironments",
-            "maze": "pcpg.experiments.maze.command:ReproduceMaze",
-            "mountaincar": "pcpg.experiments.mountaincar.command:ReproduceMountainCar",
-            "table1": "pcpg.experiments.table1.command:ReproduceTable1",
-        },
-    ),
+    "reproduce": ExperimentGroup("Reproduce a claim of the paper, with its table and figures.", EXPERIMENTS),
     "theory": TheoryGroup(
         "The provable algorithm on small MDPs, and the numbers of its theorem.",
         {

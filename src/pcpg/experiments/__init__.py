@@ -1,1 +1,10 @@
-"""One folder per claim of the paper: what is run (sweep), how a cell is run, what is measured and drawn (analysis)."""
+"""One file per claim: what is run, what is measured, how it is shown. `harness` does the rest."""
+
+EXPERIMENTS = {
+    "lock": "pcpg.experiments.lock:EXPERIMENT",
+    "environments": "pcpg.experiments.environments:EXPERIMENT",
+    "maze": "pcpg.experiments.maze:EXPERIMENT",
+    "mountaincar": "pcpg.experiments.mountaincar:EXPERIMENT",
+    "table1": "pcpg.experiments.table1.command:ReproduceTable1",
+}
+"""By the name after `pcpg reproduce`; a new experiment is a line here and a file there."""

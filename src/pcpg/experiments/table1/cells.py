@@ -16,7 +16,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from pathlib import Path
 from typing import Any
 
-from pcpg.experiments.common import Record, commit
+from pcpg.experiments.harness import Record, commit
 from pcpg.experiments.table1 import measures
 from pcpg.experiments.table1.plan import CellKind, Table1Cell
 from pcpg.theory.learners.registry import OLD_NAMES, current_name

@@ -8,7 +8,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.markdown import Markdown
 
-from pcpg.experiments.common import STOPPED, Record, Scale
+from pcpg.experiments.harness import STOPPED, Record, Scale
 from pcpg.experiments.table1.cells import Store, run_cells
 from pcpg.experiments.table1.figures import draw_all
 from pcpg.experiments.table1.plan import cells_after, first_cells

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from pcpg.experiments.common import Record
+from pcpg.experiments.harness import Record
 from pcpg.experiments.table1.measures import METHODS
 from pcpg.experiments.table1.problems import TREE_KINDS
 from pcpg.experiments.table1.settings import FAMILIES, SIZE_NAMES

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pcpg.experiments.common import Record
+from pcpg.experiments.harness import Record
 from pcpg.experiments.table1.problems import (
     Misspecified,
     TreeKind,

@@ -7,7 +7,7 @@ got there the larger ones are not run, and count as beyond the budget.
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
-from pcpg.experiments.common import Record
+from pcpg.experiments.harness import Record
 from pcpg.experiments.table1.problems import MISSPECIFIED, TREE_KINDS
 from pcpg.experiments.table1.settings import FAMILIES, TUNING_SEED, Experiment, Family, Table1Settings
 from pcpg.theory.learners.registry import COMPARATORS

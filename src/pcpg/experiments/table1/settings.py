@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
-from pcpg.experiments.common import Scale
+from pcpg.experiments.harness import Scale
 from pcpg.theory.learners.layout import EpisodicLearner, Layout, Maker, Streams
 from pcpg.theory.learners.pcpg import PCPG, practical
 from pcpg.theory.learners.registry import COMPARATORS, chosen

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from pcpg.experiments.common import Record
+from pcpg.experiments.harness import Record
 from pcpg.experiments.table1.fits import fit_growth
 from pcpg.experiments.table1.plan import reached
 from pcpg.experiments.table1.problems import MISSPECIFIED

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from pcpg.experiments.common import Record
+from pcpg.experiments.harness import Record
 from pcpg.experiments.table1.measures import METHODS
 from pcpg.experiments.table1.problems import MISSPECIFIED
 from pcpg.experiments.table1.settings import FAMILIES

@@ -4,16 +4,14 @@ from typing import Any
 
 import numpy as np
 
-from pcpg.experiments.common import Record, value_at
+from pcpg.algorithms import ALGORITHMS
+from pcpg.experiments.harness import Record, value_at
 from pcpg.reports.figures import label_steps, new_figure
 
-NAMES = {"pcpg": "PC-PG", "pcpg-bonus": "PC-PG", "ppo-rnd": "PPO+RND", "ppo": "PPO"}
-STYLES = {
-    "pcpg": ("#1b6ca8", "-"),
-    "pcpg-bonus": ("#1b6ca8", "-"),
-    "ppo-rnd": ("#d1495b", "--"),
-    "ppo": ("#5f6b6d", ":"),
-}
+
+def short_label(algo: str) -> str:
+    """The name in tables that compare algorithms: PC-PG for both of its versions."""
+    return ALGORITHMS[algo].label.partition(" (")[0]
 
 
 def curves(records: list[Record], column: int, label: str) -> Any:
@@ -26,10 +24,12 @@ def curves(records: list[Record], column: int, label: str) -> Any:
         grid = np.linspace(first, max(record["env_steps"]), 200)
         values = np.stack([value_at(rows, grid, column) for rows in seeds])
         mean, deviation = values.mean(axis=0), values.std(axis=0)
-        colour, style = STYLES[record["algo"]]
-        axis.plot(grid, mean, color=colour, ls=style, label=f"{NAMES[record['algo']]} ({len(seeds)} seeds)")
-        axis.fill_between(grid, mean - deviation, mean + deviation, color=colour, alpha=0.15, lw=0)
-    axis.set_xlabel("environment steps a seed, roll-ins counted")
+        look = ALGORITHMS[record["algo"]]
+        axis.plot(
+            grid, mean, color=look.colour, ls=look.line, label=f"{short_label(record['algo'])} ({len(seeds)} seeds)"
+        )
+        axis.fill_between(grid, mean - deviation, mean + deviation, color=look.colour, alpha=0.15, lw=0)
+    axis.set_xlabel("environment steps per seed, roll-ins counted")
     axis.set_ylabel(label)
     label_steps(axis)
     axis.legend(frameon=False, fontsize=7)

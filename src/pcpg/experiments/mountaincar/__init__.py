@@ -1,1 +1,0 @@
-"""MountainCar with continuous actions: return against environment steps of PC-PG, PPO+RND and PPO."""
