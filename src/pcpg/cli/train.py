@@ -22,13 +22,13 @@ if typing.TYPE_CHECKING:
 def train(arguments: list[str], console: Console) -> int:
     """Train as the arguments say, whose flags depend on the environment and the algorithm; the exit code."""
     with loading(console):
-        from pcpg.envs.adapters.names import is_outside
+        from pcpg.envs.adapters.names import is_adapted
         from pcpg.training.loop import start_run
 
     notice = functools.partial(console.print, style="yellow", highlight=False, soft_wrap=True)
     config, flags = read_train_flags(arguments, notice)
     check_loggers(flags.log)
-    if is_outside(config.env):  # nobody has chosen its settings: those that the defaults came to are shown
+    if is_adapted(config.env):  # nobody has chosen its settings: those that the defaults came to are shown
         for line in settings(config):
             console.print(line, style="dim", highlight=False, soft_wrap=True)
     folder = start_run(config, flags.out) if flags.out else start_in_free_folder(config)

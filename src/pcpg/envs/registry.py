@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from pcpg.envs import probes
-from pcpg.envs.adapters.names import is_outside, make_outside, outside_options
+from pcpg.envs.adapters.names import adapter_options, is_adapted, make_adapted
 from pcpg.envs.chain import Chain
 from pcpg.envs.deep_sea import DeepSea
 from pcpg.envs.lock import CombinationLock
@@ -62,8 +62,8 @@ def make(env_id: str, **options: Any) -> Environment[Any, Any]:
 
     Other people's environments have ids with a prefix, such as gymnasium:FrozenLake-v1 (see envs/adapters).
     """
-    if is_outside(env_id):
-        return make_outside(env_id, options)
+    if is_adapted(env_id):
+        return make_adapted(env_id, options)
     constructor = _entry(env_id).constructor
     check_options(env_id, constructor, options)
     try:
@@ -94,8 +94,8 @@ def spec(env_id: str | None = None) -> tuple[EnvironmentSpec, ...]:
 
 def complete_options(env_id: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """The options of an environment with the defaults of all that are not given."""
-    if is_outside(env_id):
-        return outside_options(env_id) | dict(options)
+    if is_adapted(env_id):
+        return adapter_options(env_id) | dict(options)
     defaults = {option.name: option.default for option in spec(env_id)[0].options if not option.required}
     return defaults | dict(options)
 

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pcpg.envs.adapters.names import Functions
+from pcpg.envs.functions import Functions
 from pcpg.envs.options import InvalidOption
 from pcpg.envs.protocol import Environment
 from pcpg.features.base import FeatureMap
