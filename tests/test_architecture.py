@@ -10,13 +10,14 @@ from pathlib import Path
 import pytest
 
 SOURCE = Path(__file__).parents[1] / "src" / "pcpg"
-FOUNDATION = {"learning", "cover", "policies", "features", "envs"}
+FOUNDATION = {"learning", "cover", "policies", "features", "envs", "shapes"}
 STORAGE = {"runs"}
 
 # What each part may import besides itself. Parts of one level may know each other, but never in a circle.
 CORE = {"algorithm1", "algorithm1_old", "state", "config"}
 TRAINING = FOUNDATION | STORAGE | CORE | {"practice", "run_config", "exploit_config", "training"}
 MAY_IMPORT: dict[str, set[str]] = {
+    "shapes": set(),
     "envs": set(),
     "runs": set(),
     "features": FOUNDATION,

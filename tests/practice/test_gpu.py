@@ -13,8 +13,7 @@ import jax
 import numpy as np
 import pytest
 
-from pcpg.cover.bonus import quadratic_form, whitening
-from pcpg.cover.covariance import covariance
+from pcpg.cover.bonus import covariance, quadratic_form, whitening
 from pcpg.practice.build import build_agent
 from pcpg.run_config import RunConfig
 

@@ -18,11 +18,9 @@ from pcpg.config import PPOConfig
 from pcpg.cover.bonus import BonusForm, bonus_of_form, quadratic_form
 from pcpg.cover.rollin import RollIn, draw_roll_in
 from pcpg.envs.protocol import Environment
-from pcpg.learning.ppo import ppo_loss
-from pcpg.learning.returns import gae, normalise
-from pcpg.learning.rnd import RND, RNDConfig, discounted_sums, intrinsic_rewards, prediction_error
-from pcpg.learning.shuffle import random_order
-from pcpg.learning.update import Adam, minimise
+from pcpg.learning.ppo import discounted_sums, gae, normalise, ppo_loss
+from pcpg.learning.rnd import RND, RNDConfig, intrinsic_rewards, prediction_error
+from pcpg.learning.update import Adam, minimise, random_order
 from pcpg.policies.distributions import Distribution, for_space
 from pcpg.policies.networks import ActorCritic
 from pcpg.policies.normaliser import Normaliser
@@ -292,7 +290,7 @@ class Learner:
             data.terminated,
             data.truncated,
             gamma=self.config.gamma,
-            lam=self.config.gae_lambda,
+            gae_lambda=self.config.gae_lambda,
         )
         samples = Samples(
             data.observations[:-1],
