@@ -23,7 +23,10 @@ class RunningScale(NamedTuple):
 
     def update(self, values: Float[Array, "*batch"], mask: Bool[Array, "*batch"]) -> "RunningScale":
         """The moments with the masked values added."""
-        return RunningScale(*Moments(*self).update(values, mask))
+        new = jnp.sum(mask).astype(jnp.float32)
+        mean = jnp.sum(jnp.where(mask, values, 0.0)) / jnp.maximum(new, 1.0)
+        variance = jnp.sum(jnp.where(mask, (values - mean) ** 2, 0.0)) / jnp.maximum(new, 1.0)
+        return RunningScale(*Moments(*self).merged(new, mean, variance))
 
 
 class RND(NamedTuple):

@@ -23,13 +23,16 @@ class Moments(NamedTuple):
     mean: Float[Array, "*entry"]
     variance: Float[Array, "*entry"]
 
-    def update(self, values: Float[Array, "..."], mask: Bool[Array, "*batch"]) -> "Moments":
-        """The moments with the values [*batch, *entry] added that the mask has."""
-        batch = tuple(range(mask.ndim))
-        counts = mask.reshape(mask.shape + (1,) * (values.ndim - mask.ndim))
+    def update(self, values: Float[Array, "n *entry"], mask: Bool[Array, " n"]) -> "Moments":
+        """The moments with the masked values added."""
+        weight = mask.reshape(mask.shape + (1,) * (values.ndim - 1)).astype(jnp.float32)
         new = jnp.sum(mask).astype(jnp.float32)
-        mean = jnp.sum(jnp.where(counts, values, 0.0), axis=batch) / jnp.maximum(new, 1.0)
-        variance = jnp.sum(jnp.where(counts, (values - mean) ** 2, 0.0), axis=batch) / jnp.maximum(new, 1.0)
+        mean = jnp.sum(weight * values, axis=0) / jnp.maximum(new, 1.0)
+        variance = jnp.sum(weight * (values - mean) ** 2, axis=0) / jnp.maximum(new, 1.0)
+        return self.merged(new, mean, variance)
+
+    def merged(self, new: jax.Array, mean: jax.Array, variance: jax.Array) -> "Moments":
+        """The moments with those of `new` more values taken in."""
         total = self.number + new
         share, delta = new / jnp.maximum(total, 1.0), mean - self.mean
         combined = self.variance * (1 - share) + variance * share + delta**2 * share * (1 - share)
