@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import jaxtyping
 import pytest
 
 ROOT = Path(__file__).parents[1]
@@ -17,6 +18,18 @@ ROOT = Path(__file__).parents[1]
 # Before JAX is imported. Compiled programs are kept for the next time, in this clone and never in the user's folder.
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(ROOT / ".cache" / "jax"))
 Path(os.environ["JAX_COMPILATION_CACHE_DIR"]).mkdir(mode=0o700, parents=True, exist_ok=True)
+
+# Before pcpg is imported: shapes and types in the signatures of these modules are checked at every call. The design is
+# left out: it checks its arguments itself, and its many small functions are timed.
+CHECKED = [
+    "pcpg.learning",
+    "pcpg.cover.bonus",
+    "pcpg.cover.cover",
+    "pcpg.cover.rollin",
+    "pcpg.policies",
+    "pcpg.features",
+]
+jaxtyping.install_import_hook(CHECKED, "beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))")
 
 PPO = {"num_updates": 3, "num_episodes": 64, "hidden": [16, 16]}
 AGENTS: dict[str, dict[str, Any]] = {
@@ -28,6 +41,12 @@ AGENTS: dict[str, dict[str, Any]] = {
     "ppo": {"ppo": PPO, "visit_episodes": 32, "budget": 9000},
     "ppo-rnd": {"ppo": PPO, "visit_episodes": 32, "budget": 9000},
 }
+
+
+@pytest.fixture
+def unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No signatures are checked: for what the library itself refuses."""
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,7 @@
 """The elliptical bonus: the whitening, its three forms, and what a cover does to it."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -46,7 +47,7 @@ def test_the_form_of_tabular_features_is_one_over_the_count_plus_lambda():
 
 @both_ways
 def test_the_three_forms_are_the_form_its_root_and_an_indicator(how):
-    form = np.float32([0.0, 0.25, 1.0, 4.0])
+    form = jnp.float32([0.0, 0.25, 1.0, 4.0])
     np.testing.assert_array_equal(how(lambda form: bonus_of_form(form, "quadratic"))(form), form)
     np.testing.assert_allclose(how(lambda form: bonus_of_form(form, "root"))(form), [0, 0.5, 1, 2])
     indicator = how(lambda form: bonus_of_form(form, "indicator", beta=1.0, gamma=0.9))(form)
@@ -89,6 +90,7 @@ def test_a_covariance_that_is_not_finite_is_refused(value):
         whitening(sigma, 0.1)
 
 
+@pytest.mark.usefixtures("unchecked")
 def test_an_unknown_form_is_refused_with_the_valid_ones():
     with pytest.raises(ValueError, match="unknown form of the bonus 'rot'; valid: indicator, quadratic, root"):
         bonus_of_form(np.ones(1), "rot")

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from jax.extend.core import jaxprs_in_params
 
-from pcpg.cover.covariance import covariance
+from pcpg.cover.bonus import covariance
 
 PHI = np.random.default_rng(0).normal(size=(200, 6)).astype(np.float32)
 both_ways = pytest.mark.parametrize("how", [lambda f: f, jax.jit], ids=["eager", "jit"])

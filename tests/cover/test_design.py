@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from threadpoolctl import threadpool_limits
 
 from pcpg.cover import design
-from pcpg.cover.design import d_optimal, prune, uniform
+from pcpg.cover.design import d_optimal, uniform
 
 
 def rank_one(vectors: list[list[float]] | np.ndarray) -> np.ndarray:
@@ -337,20 +337,6 @@ def test_uniform_has_equal_weights_and_their_certificate() -> None:
     assert result.log_det == pytest.approx(log_det(sigmas, result.weights), abs=1e-9)
 
 
-def test_pruning_keeps_what_carries_weight_and_never_drops_everything() -> None:
-    assert prune(np.array([0.5, 1e-7, 0.0, 0.5])).tolist() == [True, False, False, True]
-    assert prune(np.array([0.2, 0.5, 0.3]), threshold=0.4).tolist() == [False, True, False]
-    assert prune(np.full(3, 1 / 3), threshold=0.9).tolist() == [True, False, False]
-
-
-def test_pruned_and_renormalised_weights_lose_next_to_nothing() -> None:
-    sigmas = wishart(1, 30, 5, 3)
-    result = d_optimal(sigmas)
-    keep = prune(result.weights)
-    assert 0 < keep.sum() < 30
-    assert d_optimal(sigmas[keep]).log_det == pytest.approx(result.log_det, abs=1e-5)
-
-
 def spoiled(value: float, row: int = 0, column: int = 1) -> np.ndarray:
     """Two identities, the second with one entry replaced."""
     sigmas = np.stack([np.eye(3), np.eye(3)])
@@ -399,19 +385,6 @@ def test_covariances_that_are_none_are_refused_by_name(sigmas: np.ndarray, messa
 def test_arguments_out_of_range_are_refused_by_name(arguments: dict[str, float], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         d_optimal(np.eye(2)[None], **arguments)
-
-
-@pytest.mark.parametrize(
-    ("weights", "threshold", "message"),
-    [
-        (np.ones((2, 2)), 0.1, r"shape \[n\] .* got \[2, 2\]"),
-        (np.ones(0), 0.1, r"n >= 1, got \[0\]"),
-        (np.ones(1), 1.0, r"threshold must lie in \[0, 1\), got 1.0"),
-    ],
-)
-def test_pruning_refuses_what_it_cannot_prune(weights: np.ndarray, threshold: float, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        prune(weights, threshold)
 
 
 # Speed

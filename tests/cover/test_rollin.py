@@ -97,7 +97,9 @@ def test_a_place_without_a_policy_is_never_drawn_however_the_sum_is_rounded(monk
 def test_the_mixed_probability_is_that_of_policy_and_uniform_together(how, epsilon):
     p = np.random.default_rng(0).dirichlet(np.ones(10), size=3)
     p[0] = np.eye(10)[0] * (1 - 1e-30) + 1e-30  # as good as deterministic
-    mixed = how(mixed_log_prob)(np.log(p).astype(np.float32), np.float32(-np.log(10)), np.float32(epsilon))
+    mixed = how(mixed_log_prob)(
+        np.log(p).astype(np.float32), np.full(p.shape, -np.log(10), np.float32), np.float32(epsilon)
+    )
     np.testing.assert_allclose(mixed, np.log((1 - epsilon) * p + epsilon / 10), rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(np.exp(np.asarray(mixed, np.float64)).sum(axis=-1), 1.0, rtol=1e-4)
 
@@ -164,5 +166,5 @@ def test_a_cover_among_others_gives_the_draws_that_it_gives_alone():
     options = {"num_episodes": 64, "num_groups": 64, "horizon": HORIZON, "start_share": 0.0}
     alone = draw_roll_in(jax.random.key(3), MEMBERS, WEIGHTS, **options)
     beside = jax.tree.map(lambda leaf: np.concatenate([leaf + 100, leaf, leaf + 200]), MEMBERS)
-    found = draw_roll_in(jax.random.key(3), beside, WEIGHTS, first=np.int32(6), **options)
+    found = draw_roll_in(jax.random.key(3), beside, WEIGHTS, first=jnp.int32(6), **options)
     jax.tree.map(np.testing.assert_array_equal, found, alone)

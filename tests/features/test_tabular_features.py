@@ -7,13 +7,15 @@ import pytest
 from pcpg.envs.lock import CombinationLock
 from pcpg.envs.maze import Maze
 from pcpg.envs.mountain_car import MountainCarContinuous
+from pcpg.envs.protocol import Environment
 from pcpg.envs.spaces import Box, Discrete
 from pcpg.features import OneHot, make_features
-from pcpg.features.one_hot import StateIndex
+from pcpg.features.tabular import StateIndex
 
 LOCK = CombinationLock(horizon=3)
 
 
+@Environment.register
 class Stub:
     """As much of an environment as tabular features look at."""
 

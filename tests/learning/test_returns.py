@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from pcpg.learning.returns import gae, normalise
+from pcpg.learning.ppo import gae, normalise
 
 STEPS, ENVS = 5, 3
 REWARDS, VALUES, NEXT_VALUES = np.float32([1, 2, 3]), np.float32([0.5, 1, 1.5]), np.float32([1, 1.5, 2])
@@ -18,7 +18,7 @@ both_ways = pytest.mark.parametrize("how", [lambda f: f, jax.jit], ids=["eager",
 
 @jax.jit
 def compiled_gae(rewards, values, next_values, terminated, truncated, gamma, lam):
-    return gae(rewards, values, next_values, terminated, truncated, gamma=gamma, lam=lam)
+    return gae(rewards, values, next_values, terminated, truncated, gamma=gamma, gae_lambda=lam)
 
 
 def reference(rewards, values, next_values, terminated, truncated, gamma, lam):
@@ -52,7 +52,7 @@ def reference(rewards, values, next_values, terminated, truncated, gamma, lam):
     ids=["going on", "terminated", "truncated", "both"],
 )
 def test_advantages_and_targets_are_those_computed_by_hand(how, terminated, truncated, advantages, targets):
-    function = how(functools.partial(gae, gamma=0.5, lam=0.5))
+    function = how(functools.partial(gae, gamma=0.5, gae_lambda=0.5))
     result = function(REWARDS, VALUES, NEXT_VALUES, np.array(terminated, bool), np.array(truncated, bool))
     np.testing.assert_allclose(result[0], advantages, rtol=1e-6)
     np.testing.assert_allclose(result[1], targets, rtol=1e-6)

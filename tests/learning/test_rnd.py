@@ -8,7 +8,8 @@ import pytest
 from pcpg.config import PPOConfig
 from pcpg.envs.lock import CombinationLock
 from pcpg.envs.spaces import Box
-from pcpg.learning.rnd import RNDConfig, RunningScale, discounted_sums, init_rnd, intrinsic_rewards, prediction_error
+from pcpg.learning.ppo import discounted_sums
+from pcpg.learning.rnd import RNDConfig, RunningScale, init_rnd, intrinsic_rewards, prediction_error
 from pcpg.learning.update import init_adam, minimise
 from pcpg.policies.networks import init_actor_critic
 from pcpg.practice.ppo import ImproveInputs, Learner, make_task

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pcpg.policies.convolution import convolve
+from pcpg.policies.networks import convolve
 
 
 @pytest.mark.parametrize("size", [(1, 1), (4, 4), (5, 8), (10, 10), (20, 20), (7, 13)])

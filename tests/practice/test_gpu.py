@@ -13,8 +13,7 @@ import jax
 import numpy as np
 import pytest
 
-from pcpg.cover.bonus import quadratic_form, whitening
-from pcpg.cover.covariance import covariance
+from pcpg.cover.bonus import covariance, quadratic_form, whitening
 from pcpg.run_config import RunConfig
 from pcpg.training.loop import build_agent
 

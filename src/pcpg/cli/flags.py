@@ -86,7 +86,7 @@ def read_train_flags(arguments: list[str], notice: Callable[[str], None]) -> tup
 
 def _given_config(arguments: list[str], notice: Callable[[str], None]) -> tuple["RunConfig", list[str]]:
     """The settings that decide which other flags there are, and the arguments with ENV among them."""
-    from pcpg.envs.adapters.names import is_outside
+    from pcpg.envs.adapters.names import is_adapted
     from pcpg.run_config import RunConfig
 
     words = list(arguments)
@@ -110,7 +110,7 @@ def _given_config(arguments: list[str], notice: Callable[[str], None]) -> tuple[
         if given.get(entry, value) != value and given.pop(settings, None):
             notice(f"{value}: '{settings}' in {file} belongs to {given[entry]} and is left out")
         given[entry] = value
-    if is_outside(str(given["env"])):
+    if is_adapted(str(given["env"])):
         options, words = _free_options(words)
         given["env_options"] = dict(given.get("env_options", {})) | options
     return RunConfig.from_json(given), words
@@ -152,13 +152,13 @@ def _train_type(given: "RunConfig") -> Any:
     """The dataclass of the flags of `train`, for this environment and this algorithm."""
     from pcpg.algorithms import ALGORITHMS
     from pcpg.config import PCPGConfig
-    from pcpg.envs.adapters.names import is_outside
+    from pcpg.envs.adapters.names import is_adapted
     from pcpg.features import FEATURES
 
     env = given.make_env()
     fields: list[Any] = []
     about = "Other environments and algorithms have other flags: name them before --help."
-    if is_outside(given.env):
+    if is_adapted(given.env):
         listing = ", ".join(f"{name} ({value})" for name, value in given.env_options.items())
         about += f" Set the environment's options with --env.KEY VALUE; now: {listing}."
     else:
@@ -202,14 +202,14 @@ def _phi_type(build: Callable[..., Any], given: Mapping[str, Any]) -> Any:
 
 def _environment_in(words: list[str]) -> str | None:
     """ENV: the first argument, or after flags the first that is a known id and no folder's name."""
-    from pcpg.envs.adapters.names import is_outside
+    from pcpg.envs.adapters.names import is_adapted
     from pcpg.envs.registry import spec
 
     if words and not words[0].startswith("-"):
         return words[0]
     known = {entry.id for entry in spec()}
     pairs = itertools.pairwise(words)
-    return next((word for flag, word in pairs if (word in known or is_outside(word)) and flag != "--out"), None)
+    return next((word for flag, word in pairs if (word in known or is_adapted(word)) and flag != "--out"), None)
 
 
 def _value_of(arguments: list[str], flag: str) -> str | None:

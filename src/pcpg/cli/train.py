@@ -24,10 +24,10 @@ if typing.TYPE_CHECKING:
 def train(arguments: list[str], console: Console) -> int:
     """Train as the arguments say, whose flags depend on the environment and the algorithm; the exit code."""
     with loading(console):
-        from pcpg.envs.adapters.names import is_outside
+        from pcpg.envs.adapters.names import is_adapted
     config, flags = read_train_flags(arguments, lambda text: say(console, text, "yellow"))
     check_loggers(flags.log)
-    if is_outside(config.env):  # no preset was made for it: the settings that the defaults came to are shown
+    if is_adapted(config.env):  # no preset was made for it: the settings that the defaults came to are shown
         for line in settings(config):
             say(console, line, "dim")
     return train_folder(start_in(flags.out, config), console, flags.json, flags.log)

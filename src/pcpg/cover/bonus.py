@@ -1,6 +1,7 @@
-"""The elliptical bonus: large where the summed covariance of the cover is small.
+"""Covariance of features, and the elliptical bonus: large where the summed covariance of the cover is small.
 
-    sigma_mix = sum_i sigma_i + lambda I          the paper's line 5, `ridge` is lambda
+    sigma     = E phi phi'                          what a policy has seen
+    sigma_mix = sum_i sigma_i + lambda I            the paper's line 5, `ridge` is lambda
     form(phi) = phi' sigma_mix^-1 phi = |phi W|^2   with W W' = sigma_mix^-1
 
 W is found once per cover policy, on the host in float64; the form is a sum of squares, so never negative.
@@ -12,13 +13,51 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pcpg.cover.covariance import EXACT
+from pcpg.shapes import Array, Bool, Float, Scalar
+
+# On a GPU, float32 products default to TF32: the quadratic form then carries noise larger than the bonus.
+EXACT = jax.lax.Precision.HIGHEST
 
 BonusForm = Literal["indicator", "quadratic", "root"]
 
 
-def whitening(sigma_sum: np.ndarray, ridge: float) -> np.ndarray:
-    """W with W W' = (sigma_sum + ridge I)^-1, float64 [d, d]."""
+def covariance(phi: Float[Array, "n d"], mask: Bool[Array, " n"]) -> Float[jax.Array, "d d"]:
+    """The mean of phi phi' over the pairs that count.
+
+    Args:
+        phi: Features of n pairs, one row each.
+        mask: Which pairs count.
+
+    Returns:
+        The covariance; zeros where no pair counts.
+
+    >>> covariance(jnp.array([[1.0, 0.0], [0.0, 2.0], [9.0, 9.0]]), jnp.array([True, True, False])).tolist()
+    [[0.5, 0.0], [0.0, 2.0]]
+    """
+    kept = jnp.where(mask[:, None], phi, 0.0)
+    total = jnp.matmul(kept.T, kept, precision=EXACT)
+    return total / jnp.maximum(jnp.sum(mask), 1)
+
+
+def weighted_covariance(phi: Float[Array, "n d"], weights: Float[Array, " n"]) -> Float[jax.Array, "d d"]:
+    """The mean of phi phi' under weights that need not sum to one."""
+    scaled = phi * jnp.sqrt(weights / jnp.maximum(jnp.sum(weights), 1e-30))[:, None]
+    return jnp.matmul(scaled.T, scaled, precision=EXACT)
+
+
+def whitening(sigma_sum: Float[np.ndarray, "d d"], ridge: float) -> Float[np.ndarray, "d d"]:
+    """The W by which a quadratic form becomes a sum of squares: W W' = (sigma_sum + ridge I)^-1.
+
+    Args:
+        sigma_sum: Sum of the covariances of a cover.
+        ridge: What is added to its diagonal, above 0.
+
+    Returns:
+        W in float64.
+
+    >>> whitening(np.diag([3.0, 0.0]), ridge=1.0).tolist()
+    [[0.5, 0.0], [0.0, 1.0]]
+    """
     if not ridge > 0:
         raise ValueError(f"ridge must be positive, got {ridge}")
     if not np.all(np.isfinite(sigma_sum)):
@@ -34,16 +73,42 @@ def whitening(sigma_sum: np.ndarray, ridge: float) -> np.ndarray:
     return np.linalg.solve(lower, np.eye(dim)).T
 
 
-def quadratic_form(phi: jax.Array, whiten: jax.Array) -> jax.Array:
-    """phi' sigma_mix^-1 phi for each row of phi [..., d]."""
+def quadratic_form(phi: Float[Array, "*batch d"], whiten: Float[Array, "d k"]) -> Float[jax.Array, "*batch"]:
+    """phi' sigma_mix^-1 phi: how little of a pair the cover has seen.
+
+    Args:
+        phi: Features, of one pair or of many.
+        whiten: What `whitening` gave for the cover.
+
+    Returns:
+        A number for each pair, never negative.
+
+    >>> quadratic_form(jnp.array([[1.0, 0.0], [0.0, 1.0]]), whitening(np.diag([3.0, 0.0]), ridge=1.0)).tolist()
+    [0.25, 1.0]
+    """
     return jnp.sum(jnp.matmul(phi, whiten, precision=EXACT) ** 2, axis=-1)
 
 
-def bonus_of_form(form: jax.Array, kind: BonusForm, *, beta: jax.Array | float = 0.0, gamma: float = 0.0) -> jax.Array:
-    """The bonus for a value of the quadratic form.
+def bonus_of_form(
+    form: Float[jax.Array, "*batch"], kind: BonusForm, *, beta: Scalar = 0.0, gamma: float = 0.0
+) -> Float[jax.Array, "*batch"]:
+    """The bonus for values of the quadratic form.
 
-    indicator: 1{form >= beta} / (1 - gamma), the theory's; quadratic: the form itself, the paper's experiments;
-    root: its square root, the released code's. The last two are scaled by the caller.
+    Args:
+        form: What `quadratic_form` gave.
+        kind: "indicator", the theory's: 1{form >= beta} / (1 - gamma); "quadratic", of the paper's experiments: the
+            form itself; "root", of the released code: its square root. The last two are scaled by the caller.
+        beta: From which value on a pair counts as new, for the indicator.
+        gamma: The discount, for the indicator.
+
+    Returns:
+        A bonus for each value.
+
+    >>> form = jnp.array([0.25, 1.0])
+    >>> bonus_of_form(form, "root").tolist()
+    [0.5, 1.0]
+    >>> bonus_of_form(form, "indicator", beta=0.5, gamma=0.75).tolist()
+    [0.0, 4.0]
     """
     if kind == "indicator":
         return jnp.where(form >= beta, 1.0 / (1.0 - gamma), 0.0)

@@ -10,6 +10,8 @@ import equinox as eqx
 import jax
 import numpy as np
 
+from pcpg.shapes import Float
+
 Policy = TypeVar("Policy")
 
 
@@ -26,13 +28,13 @@ class Cover(eqx.Module, Generic[Policy]):
         return self.sigmas.shape[0]
 
     @property
-    def used(self) -> np.ndarray:
-        """Covariances of the members there are, [size, d, d]."""
+    def used(self) -> Float[np.ndarray, "size d d"]:
+        """The covariances of the members that there are."""
         return self.sigmas[: int(self.size)]
 
     @property
-    def sigma_sum(self) -> np.ndarray:
-        """The sum of the members' covariances, [d, d]: the paper's sigma_mix without its ridge."""
+    def sigma_sum(self) -> Float[np.ndarray, "d d"]:
+        """The sum of the members' covariances: the paper's sigma_mix without its ridge."""
         return self.used.sum(axis=0)
 
     def member(self, index: int) -> Policy:
@@ -43,7 +45,20 @@ class Cover(eqx.Module, Generic[Policy]):
 
 
 def empty_cover(policy: Policy, dim: int, capacity: int) -> Cover[Policy]:
-    """A cover without members, with room for `capacity` policies shaped like `policy`."""
+    """A cover without members, with room for `capacity` policies shaped like `policy`.
+
+    Args:
+        policy: Any policy of the kind that is to be covered, a pytree of arrays.
+        dim: Number of features.
+        capacity: The most members.
+
+    Returns:
+        The cover, all zeros.
+
+    >>> cover = empty_cover({"weight": np.zeros(3)}, dim=2, capacity=4)
+    >>> cover.members["weight"].shape, cover.sigmas.shape, int(cover.size)
+    ((4, 3), (4, 2, 2), 0)
+    """
     if capacity < 1:
         raise ValueError(f"the capacity of a cover must be at least 1, got {capacity}")
     members = jax.tree.map(lambda leaf: np.zeros((capacity, *np.shape(leaf)), np.asarray(leaf).dtype), policy)
@@ -51,7 +66,21 @@ def empty_cover(policy: Policy, dim: int, capacity: int) -> Cover[Policy]:
 
 
 def add_member(cover: Cover[Policy], policy: Policy, sigma: np.ndarray) -> Cover[Policy]:
-    """The cover with one more policy; its weight is zero until weights are set."""
+    """The cover with one more policy; its weight is zero until weights are set.
+
+    Args:
+        cover: A cover with room for it; it stays as it is.
+        policy: The policy, shaped like the others.
+        sigma: The covariance of the features under the policy, [d, d].
+
+    Returns:
+        A new cover.
+
+    >>> cover = empty_cover({"weight": np.zeros(3)}, dim=2, capacity=4)
+    >>> cover = add_member(cover, {"weight": np.ones(3)}, np.eye(2))
+    >>> int(cover.size), cover.sigma_sum.tolist()
+    (1, [[1.0, 0.0], [0.0, 1.0]])
+    """
     index = int(cover.size)
     if index >= cover.capacity:
         raise ValueError(f"the cover is full: capacity {cover.capacity}")
@@ -72,7 +101,15 @@ def add_member(cover: Cover[Policy], policy: Policy, sigma: np.ndarray) -> Cover
 
 
 def with_weights(cover: Cover[Policy], weights: np.ndarray) -> Cover[Policy]:
-    """The cover with the given weights of its members, padded with zeros."""
+    """The cover with the given weights of its members, padded with zeros.
+
+    Args:
+        cover: The cover; it stays as it is.
+        weights: A number for each member, [size].
+
+    Returns:
+        A new cover.
+    """
     size = int(cover.size)
     if weights.shape != (size,):
         raise ValueError(f"{size} members need {size} weights, got shape {weights.shape}")

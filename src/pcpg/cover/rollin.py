@@ -5,24 +5,26 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from pcpg.shapes import Array, Float, Int, Key, Scalar
+
 
 class RollIn(NamedTuple):
     """Who acts before the policy in training takes over, and for how long; episodes come in equal groups."""
 
     policies: object  # a policy with a leading axis [groups]
-    length: jax.Array  # [episodes] steps of the roll-in; 0: the episode starts at the environment's start
+    length: Int[Array, " episodes"]  # steps of the roll-in; 0: the episode starts at the environment's start
 
 
 def draw_roll_in(
-    key: jax.Array,
+    key: Key[jax.Array, ""],
     members: object,  # stacked [capacity, ...], or more than those
-    weights: jax.Array,  # [capacity] on the simplex
+    weights: Float[Array, " capacity"],  # on the simplex
     *,
-    first: jax.Array | None = None,  # the member that weights[0] belongs to; None: the first
+    first: Int[Array, ""] | None = None,  # the member that weights[0] belongs to; None: the first
     num_episodes: int,
     num_groups: int,
     horizon: int,
-    start_share: jax.Array | float,
+    start_share: Scalar,
 ) -> RollIn:
     """A policy for each group and a length, uniform over 0 .. horizon-1, for each episode.
 
@@ -42,6 +44,8 @@ def draw_roll_in(
     return RollIn(policies, jnp.where(at_start, 0, length))
 
 
-def mixed_log_prob(log_prob: jax.Array, random_log_prob: jax.Array, epsilon: jax.Array | float) -> jax.Array:
+def mixed_log_prob(
+    log_prob: Float[Array, "*batch"], random_log_prob: Float[Array, "*batch"], epsilon: Scalar
+) -> Float[jax.Array, "*batch"]:
     """Log-density of acting by the policy with probability 1 - epsilon and uniformly otherwise."""
     return jnp.logaddexp(jnp.log1p(-epsilon) + log_prob, jnp.log(epsilon) + random_log_prob)

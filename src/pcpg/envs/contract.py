@@ -52,9 +52,18 @@ class _Round(NamedTuple):
 
 
 def check_environment(env: AnyEnvironment, *, seed: int = 0, num_steps: int = 200) -> None:
-    """Return nothing if the environment keeps the contract; raise ContractError with what is wrong if not.
+    """Check that an environment keeps the contract, by random play.
 
-    It plays `num_steps` decisions, or one whole episode where `max_steps` is more.
+    Args:
+        env: The environment.
+        seed: Of its instance and of the play.
+        num_steps: Decisions to play; one whole episode where `max_steps` is more.
+
+    Raises:
+        ContractError: At the first thing that is wrong, with what it is.
+
+    >>> from pcpg.envs import make
+    >>> check_environment(make("Chain-v0"))
     """
     try:
         _check_definition(env)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from pcpg.envs import probes
-from pcpg.envs.adapters.names import is_outside, make_outside, outside_options
+from pcpg.envs.adapters.names import adapter_options, is_adapted, make_adapted
 from pcpg.envs.chain import Chain
 from pcpg.envs.deep_sea import DeepSea
 from pcpg.envs.lock import CombinationLock
@@ -58,12 +58,24 @@ _ENTRIES: dict[str, Entry] = {
 
 
 def make(env_id: str, **options: Any) -> Environment[Any, Any]:
-    """The environment registered under `env_id`, with the given options; a mistake in either is named.
+    """The environment registered under `env_id`.
 
-    Other people's environments have ids with a prefix, such as gymnasium:FrozenLake-v1 (see envs/adapters).
+    Args:
+        env_id: Such as "Maze-v0"; other people's environments have a prefix, such as gymnasium:FrozenLake-v1.
+        **options: Of the environment, such as `size`.
+
+    Returns:
+        The environment, which is hashable: the same id and options give an equal one.
+
+    Raises:
+        UnknownEnvironment: Where nothing is registered under the id; the nearest that is, is named.
+        InvalidOption: Where there is no such option, or it cannot have this value.
+
+    >>> make("Maze-v0", size=10)
+    Maze(size=10, steps=200, goal=None, goals=0)
     """
-    if is_outside(env_id):
-        return make_outside(env_id, options)
+    if is_adapted(env_id):
+        return make_adapted(env_id, options)
     constructor = _entry(env_id).constructor
     check_options(env_id, constructor, options)
     try:
@@ -76,7 +88,20 @@ def make(env_id: str, **options: Any) -> Environment[Any, Any]:
 def register(
     env_id: str, constructor: Constructor, summary: str, *, hidden: bool = False, overwrite: bool = False
 ) -> None:
-    """Make an environment known under an id such as "MyMaze-v0"."""
+    """Make an environment known under an id.
+
+    Args:
+        env_id: A name and a version, such as "MyMaze-v0".
+        constructor: A class or function that gives the environment; its arguments are the options.
+        summary: What it is, in a line.
+        hidden: Whether it is listed apart: made for tests.
+        overwrite: Whether another one may be replaced.
+
+    >>> from pcpg.envs import Chain
+    >>> register("LongChain-v0", lambda length=50: Chain(length, 2 * length), "a long chain", overwrite=True)
+    >>> make("LongChain-v0")
+    Chain(length=50, horizon=100)
+    """
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_.-]*-v[0-9]+", env_id):
         raise ValueError(f"an environment id is a name and a version such as 'MyMaze-v0', got {env_id!r}")
     if not callable(constructor):
@@ -87,15 +112,25 @@ def register(
 
 
 def spec(env_id: str | None = None) -> tuple[EnvironmentSpec, ...]:
-    """A description of every registered environment, or of the one named."""
+    """A description of every registered environment, or of the one named.
+
+    Args:
+        env_id: One id; by default all.
+
+    Returns:
+        Id, summary, options and spaces of each.
+
+    >>> [str(option) for option in spec("DeepSea-v0")[0].options]
+    ['size=10']
+    """
     entries = _ENTRIES if env_id is None else {env_id: _entry(env_id)}
     return tuple(_describe(name, entry) for name, entry in entries.items())
 
 
 def complete_options(env_id: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """The options of an environment with the defaults of all that are not given."""
-    if is_outside(env_id):
-        return outside_options(env_id) | dict(options)
+    if is_adapted(env_id):
+        return adapter_options(env_id) | dict(options)
     defaults = {option.name: option.default for option in spec(env_id)[0].options if not option.required}
     return defaults | dict(options)
 

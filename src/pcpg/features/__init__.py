@@ -8,13 +8,12 @@ import numpy as np
 
 from pcpg.envs.options import InvalidOption, nearest
 from pcpg.envs.protocol import Environment
-from pcpg.features.aggregation import Aggregation, aggregation
 from pcpg.features.base import FeatureMap
 from pcpg.features.fourier import RandomFourier, fourier
 from pcpg.features.identity import Identity, identity
-from pcpg.features.one_hot import OneHot, one_hot
 from pcpg.features.own import is_own_features, own_features
 from pcpg.features.random_network import RandomConv, RandomMLP, random_conv, random_mlp
+from pcpg.features.tabular import Aggregation, OneHot, aggregation, one_hot
 
 FEATURES: dict[str, Callable[..., FeatureMap]] = {
     "identity": identity,
@@ -39,7 +38,22 @@ __all__ = [
 
 
 def make_features(name: str, env: Environment[Any, Any], seed: int, **options: Any) -> FeatureMap:
-    """The feature map of this name for an environment; the same seed and options give the same map."""
+    """The feature map of this name for an environment.
+
+    Args:
+        name: One of `FEATURES`, or the name of a user's own function.
+        env: The environment whose pairs of observation and action it maps.
+        seed: The same seed and options give the same map.
+        **options: Of the map, such as `num_features`.
+
+    Returns:
+        A map with `dim` features, of one pair by a call and of many by `batch`.
+
+    >>> from pcpg.envs import make
+    >>> phi = make_features("fourier", make("Chain-v0"), seed=0, num_features=16)
+    >>> phi.batch(np.eye(8, dtype=np.float32), np.ones(8, np.int32)).shape, phi.dim
+    ((8, 16), 16)
+    """
     if is_own_features(name):
         return own_features(name, env)
     _check("features", name, FEATURES)

@@ -9,11 +9,9 @@ import abc
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from pcpg.envs.spaces import Discrete, Image, MultiDiscrete, Space, flat_size
-
-Array = jax.Array | np.ndarray
+from pcpg.shapes import Array, Float, Int, Shaped
 
 
 class FeatureMap(eqx.Module):
@@ -25,41 +23,47 @@ class FeatureMap(eqx.Module):
         """Number of features."""
 
     @abc.abstractmethod
-    def __call__(self, observation: jax.Array, action: jax.Array) -> jax.Array:
-        """Features of one pair, float32 [dim]."""
+    def __call__(
+        self, observation: Shaped[Array, "*observation"], action: Shaped[Array, "*action"]
+    ) -> Float[jax.Array, " dim"]:
+        """The features of one pair, in float32."""
 
-    def batch(self, observations: jax.Array, actions: jax.Array) -> jax.Array:
-        """Features of n pairs, float32 [n, dim]."""
+    def batch(
+        self, observations: Shaped[Array, "n *observation"], actions: Shaped[Array, "n *action"]
+    ) -> Float[jax.Array, "n dim"]:
+        """The features of n pairs, in float32."""
         return jax.vmap(self)(observations, actions)
 
 
 class Inputs(eqx.Module):
     """The vector of an observation, and of its action where asked, shifted and scaled entry by entry."""
 
-    mean: Array  # [size]
-    std: Array  # [size]
+    mean: Float[Array, " size"]
+    std: Float[Array, " size"]
     observation_space: Space = eqx.field(static=True)
     action_space: Space | None = eqx.field(static=True)  # None: the action is left out
 
-    def __call__(self, observation: jax.Array, action: jax.Array) -> jax.Array:
+    def __call__(
+        self, observation: Shaped[Array, "*observation"], action: Shaped[Array, "*action"]
+    ) -> Float[jax.Array, " size"]:
         vector = observation_vector(observation, self.observation_space)
         if self.action_space is not None:
             vector = jnp.concatenate([vector, action_vector(action, self.action_space)])
         return (vector - self.mean) / self.std
 
 
-def observation_vector(observation: jax.Array, space: Space) -> jax.Array:
-    """The observation as float32 [size]: one-hot where discrete, in [0, 1] where an image."""
+def observation_vector(observation: Shaped[Array, "..."], space: Space) -> Float[jax.Array, " size"]:
+    """The observation as a float32 vector: one-hot where discrete, in [0, 1] where an image."""
     if isinstance(space, Discrete):
         return jax.nn.one_hot(observation, space.n, dtype=jnp.float32)
     if isinstance(space, MultiDiscrete):
         return _one_hots(observation, space)
-    vector = observation.reshape(-1).astype(jnp.float32)
+    vector = jnp.asarray(observation).reshape(-1).astype(jnp.float32)
     return vector / 255.0 if isinstance(space, Image) else vector
 
 
-def action_vector(action: jax.Array, space: Space) -> jax.Array:
-    """The action as float32 [size]: one-hot where discrete, else clipped to the bounds of the space."""
+def action_vector(action: Shaped[Array, "..."], space: Space) -> Float[jax.Array, " size"]:
+    """The action as a float32 vector: one-hot where discrete, else clipped to the bounds of the space."""
     if isinstance(space, Discrete):
         return jax.nn.one_hot(action, space.n, dtype=jnp.float32)
     if isinstance(space, MultiDiscrete):
@@ -69,7 +73,7 @@ def action_vector(action: jax.Array, space: Space) -> jax.Array:
     return jnp.clip(action.reshape(-1).astype(jnp.float32), space.low, space.high)
 
 
-def _one_hots(element: jax.Array, space: MultiDiscrete) -> jax.Array:
+def _one_hots(element: Int[Array, " parts"], space: MultiDiscrete) -> jax.Array:
     parts = zip(element, space.sizes, strict=True)
     return jnp.concatenate([jax.nn.one_hot(entry, n, dtype=jnp.float32) for entry, n in parts])
 

@@ -10,10 +10,12 @@ import numpy as np
 from pcpg.envs.host import HostEnvironment
 from pcpg.envs.protocol import Environment
 from pcpg.envs.spaces import Discrete, Image, MultiDiscrete, Space
-from pcpg.features.base import Array, Inputs, input_size
+from pcpg.features.base import Inputs, input_size
 from pcpg.policies.host import draw
+from pcpg.shapes import Array, Float, Key, Shaped
 
-Pairs = tuple[Array, Array]  # observations [n, ...], actions [n, ...]
+Pairs = tuple[Array, Array]
+"""Observations [n, ...] and actions [n, ...]."""
 
 
 def examples(env: Environment[Any, Any], rng: np.random.Generator, count: int) -> Pairs:
@@ -79,8 +81,8 @@ def random_play(env: Environment[Any, Any], rng: np.random.Generator, count: int
     return observations.reshape(-1, *observations.shape[2:]), actions.reshape(-1, *actions.shape[2:])
 
 
-def random_actions(key: jax.Array, space: Space, count: int) -> jax.Array:
-    """Uniform actions [count, ...]; standard normal ones where the space is unbounded."""
+def random_actions(key: Key[jax.Array, ""], space: Space, count: int) -> Shaped[jax.Array, "{count} ..."]:
+    """Uniform actions; standard normal ones where the space is unbounded."""
     if isinstance(space, Image):
         raise ValueError("an action cannot be an image")
     if isinstance(space, Discrete):
@@ -93,8 +95,10 @@ def random_actions(key: jax.Array, space: Space, count: int) -> jax.Array:
     return jax.random.uniform(key, shape, jnp.float32, space.low, space.high)
 
 
-def fit_inputs(env: Environment[Any, Any], pairs: Pairs, *, with_actions: bool) -> tuple[Inputs, np.ndarray]:
-    """Inputs with mean 0 and deviation 1 over the pairs, and the pairs' input vectors [n, size]."""
+def fit_inputs(
+    env: Environment[Any, Any], pairs: Pairs, *, with_actions: bool
+) -> tuple[Inputs, Float[np.ndarray, "n size"]]:
+    """Inputs with mean 0 and deviation 1 over the pairs, and the pairs' input vectors."""
     observation_space, action_space = env.observation_space, env.action_space if with_actions else None
     observations, actions = (np.asarray(x) for x in pairs)
     expected = (*env.observation_space.shape,), (*env.action_space.shape,)

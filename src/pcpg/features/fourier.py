@@ -17,22 +17,25 @@ import numpy as np
 
 from pcpg.envs.options import require_int
 from pcpg.envs.protocol import Environment
-from pcpg.features.base import Array, FeatureMap, Inputs
+from pcpg.features.base import FeatureMap, Inputs
 from pcpg.features.examples import Pairs, examples, fit_inputs
+from pcpg.shapes import Array, Float, Shaped
 
 
 class RandomFourier(FeatureMap):
     """phi(s, a) = sqrt(2 / D) cos(W' x(s, a) + b)."""
 
     inputs: Inputs
-    weights: Array  # W, [size, D]
-    offsets: Array  # b, [D]
+    weights: Float[Array, "size D"]  # W
+    offsets: Float[Array, " D"]  # b
 
     @property
     def dim(self) -> int:
         return self.offsets.shape[-1]
 
-    def __call__(self, observation: jax.Array, action: jax.Array) -> jax.Array:
+    def __call__(
+        self, observation: Shaped[Array, "*observation"], action: Shaped[Array, "*action"]
+    ) -> Float[jax.Array, " {self.dim}"]:
         x = self.inputs(observation, action)
         angle = jnp.matmul(x, self.weights, precision=jax.lax.Precision.HIGHEST) + self.offsets
         return math.sqrt(2 / self.dim) * jnp.cos(angle)
@@ -48,7 +51,20 @@ def fourier(
     pairs: Pairs | None = None,
     num_examples: int = 1000,
 ) -> RandomFourier:
-    """Random Fourier features; the bandwidth is given, or the median distance of pairs (given, or drawn)."""
+    """Random Fourier features of the RBF kernel.
+
+    Args:
+        env: Any environment.
+        rng: From which weights and, where there are none given, pairs are drawn.
+        num_features: D.
+        bandwidth: h; by default the median distance of the pairs.
+        with_actions: Whether the action is part of x.
+        pairs: Observations [n, ...] and actions [n, ...] by which x is scaled; by default drawn.
+        num_examples: How many pairs to draw, and to take distances of.
+
+    Returns:
+        The map.
+    """
     require_int("num_features", num_features, minimum=1)
     pairs = examples(env, rng, num_examples) if pairs is None else pairs
     inputs, vectors = fit_inputs(env, pairs, with_actions=with_actions)
@@ -59,8 +75,8 @@ def fourier(
 
 def draw_fourier(
     rng: np.random.Generator, size: int, num_features: int, bandwidth: float
-) -> tuple[np.ndarray, np.ndarray]:
-    """Random W [size, num_features] and b [num_features] for a bandwidth."""
+) -> tuple[Float[np.ndarray, "{size} {num_features}"], Float[np.ndarray, " {num_features}"]]:
+    """Random W and b for a bandwidth."""
     if not (math.isfinite(bandwidth) and bandwidth > 0):
         raise ValueError(f"the bandwidth must be positive, got {bandwidth}")
     weights = rng.standard_normal((size, num_features)) / bandwidth
@@ -68,8 +84,8 @@ def draw_fourier(
     return weights.astype(np.float32), offsets.astype(np.float32)
 
 
-def median_distance(x: np.ndarray) -> float:
-    """The median Euclidean distance between two different rows of x [n, size]."""
+def median_distance(x: Float[np.ndarray, "n size"]) -> float:
+    """The median Euclidean distance between two different rows of x."""
     squares = (x**2).sum(axis=1)
     square = squares[:, None] + squares[None, :] - 2 * x @ x.T
     distances = np.sqrt(np.maximum(square[np.triu_indices(len(x), k=1)], 0))

@@ -10,6 +10,7 @@ import numpy as np
 from pcpg.envs.protocol import Environment
 from pcpg.envs.spaces import Discrete, Space, flat_size
 from pcpg.features.base import FeatureMap, action_vector, observation_vector
+from pcpg.shapes import Array, Float, Shaped
 
 
 class Identity(FeatureMap):
@@ -22,7 +23,9 @@ class Identity(FeatureMap):
     def dim(self) -> int:
         return flat_size(self.observation_space) * (1 if self.action_space is None else self.action_space.n)
 
-    def __call__(self, observation: jax.Array, action: jax.Array) -> jax.Array:
+    def __call__(
+        self, observation: Shaped[Array, "*observation"], action: Shaped[Array, "*action"]
+    ) -> Float[jax.Array, " {self.dim}"]:
         vector = observation_vector(observation, self.observation_space)
         if self.action_space is None:
             return vector
@@ -30,7 +33,16 @@ class Identity(FeatureMap):
 
 
 def identity(env: Environment[Any, Any], rng: np.random.Generator, *, with_actions: bool = False) -> Identity:
-    """The observation as features; with actions, its product with the one-hot action."""
+    """The observation as features.
+
+    Args:
+        env: Any environment; with discrete actions where they are asked for.
+        rng: Not used: nothing is drawn.
+        with_actions: One copy of the observation for each action, zero but for the one taken.
+
+    Returns:
+        The map.
+    """
     del rng
     if not with_actions:
         return Identity(env.observation_space, None)

@@ -13,10 +13,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pcpg.envs.adapters.names import Functions
+from pcpg.envs.functions import Functions
 from pcpg.envs.options import InvalidOption
 from pcpg.envs.protocol import Environment
 from pcpg.features.base import FeatureMap
+from pcpg.shapes import Array, Float, Shaped
 
 Phi = Callable[[Any, Any], Any]
 PREFIX = "python:"
@@ -35,12 +36,16 @@ class OwnFeatures(FeatureMap):
     def dim(self) -> int:
         return self.size
 
-    def __call__(self, observation: jax.Array, action: jax.Array) -> jax.Array:
+    def __call__(
+        self, observation: Shaped[Array, "*observation"], action: Shaped[Array, "*action"]
+    ) -> Float[jax.Array, " {self.dim}"]:
         if self.is_traced:
             return jnp.asarray(self.function(observation, action), jnp.float32)
         return self.batch(observation[None], action[None])[0]
 
-    def batch(self, observations: jax.Array, actions: jax.Array) -> jax.Array:
+    def batch(
+        self, observations: Shaped[Array, "n *observation"], actions: Shaped[Array, "n *action"]
+    ) -> Float[jax.Array, "n {self.dim}"]:
         if self.is_traced:
             return super().batch(observations, actions)
         shape = jax.ShapeDtypeStruct((observations.shape[0], self.size), jnp.float32)

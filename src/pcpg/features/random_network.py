@@ -16,10 +16,10 @@ import numpy as np
 
 from pcpg.envs.protocol import Environment
 from pcpg.envs.spaces import Image
-from pcpg.features.base import Array, FeatureMap, Inputs
+from pcpg.features.base import FeatureMap, Inputs
 from pcpg.features.examples import Pairs, examples, fit_inputs
-from pcpg.policies.convolution import convolve
-from pcpg.policies.networks import orthogonal
+from pcpg.policies.networks import convolve, orthogonal
+from pcpg.shapes import Array, Float, Shaped
 
 HIGHEST = jax.lax.Precision.HIGHEST
 GAIN = math.sqrt(2.0)
@@ -29,18 +29,22 @@ GAIN = math.sqrt(2.0)
 class RandomConv(FeatureMap):
     """phi(s, a) = unit vector along f(s), f two 3 x 3 convolutions with stride 2 and a linear layer."""
 
-    kernels: tuple[Array, ...]  # [3, 3, inputs, outputs] each
-    dense: Array  # [units, dim]
+    kernels: tuple[Float[Array, "3 3 _ _"], ...]
+    dense: Float[Array, "units dim"]
     divisor: float = eqx.field(static=True)  # the features have norm 1 / divisor
 
     @property
     def dim(self) -> int:
         return self.dense.shape[-1]
 
-    def __call__(self, observation: jax.Array, action: jax.Array) -> jax.Array:
+    def __call__(
+        self, observation: Shaped[Array, "*observation"], action: Shaped[Array, "*action"]
+    ) -> Float[jax.Array, " {self.dim}"]:
         return self.batch(observation[None], action[None])[0]
 
-    def batch(self, observations: jax.Array, actions: jax.Array) -> jax.Array:
+    def batch(
+        self, observations: Shaped[Array, "n height width channels"], actions: Shaped[Array, "n *action"]
+    ) -> Float[jax.Array, "n {self.dim}"]:
         del actions  # the paper's kernel for images looks at the state only
         x = observations.astype(jnp.float32) / 255.0
         for kernel in self.kernels:
@@ -53,15 +57,17 @@ class RandomMLP(FeatureMap):
     """phi(s, a) = unit vector along f(s) or f(s, a), f a network with ReLU between its layers."""
 
     inputs: Inputs
-    weights: tuple[Array, ...]  # [inputs, outputs] each
-    biases: tuple[Array, ...]  # [outputs] each
+    weights: tuple[Float[Array, "_ _"], ...]
+    biases: tuple[Float[Array, " _"], ...]
     divisor: float = eqx.field(static=True)  # the features have norm 1 / divisor
 
     @property
     def dim(self) -> int:
         return self.biases[-1].shape[-1]
 
-    def __call__(self, observation: jax.Array, action: jax.Array) -> jax.Array:
+    def __call__(
+        self, observation: Shaped[Array, "*observation"], action: Shaped[Array, "*action"]
+    ) -> Float[jax.Array, " {self.dim}"]:
         x = self.inputs(observation, action)
         for layer, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
             x = jax.nn.relu(x) if layer > 0 else x
@@ -69,7 +75,7 @@ class RandomMLP(FeatureMap):
         return unit(x) / self.divisor
 
 
-def unit(x: jax.Array) -> jax.Array:
+def unit(x: Float[jax.Array, "*batch d"]) -> Float[jax.Array, "*batch d"]:
     """x divided by its norm along the last axis; a zero vector stays zero."""
     return x / jnp.maximum(jnp.linalg.norm(x, axis=-1, keepdims=True), 1e-8)
 
@@ -82,7 +88,18 @@ def random_conv(
     num_kernels: Sequence[int] = (32, 64),
     divisor: float = 1.0,
 ) -> RandomConv:
-    """A random convolutional network for image observations."""
+    """A random convolutional network for image observations.
+
+    Args:
+        env: With observations that are images.
+        rng: From which the weights are drawn.
+        num_features: Outputs of the last layer.
+        num_kernels: Outputs of each convolution.
+        divisor: The features have norm 1 / divisor.
+
+    Returns:
+        The map, which looks at the state only.
+    """
     space = env.observation_space
     if not isinstance(space, Image):
         raise ValueError(f"random-conv features need image observations, got {space}; random-mlp takes vectors")
@@ -105,7 +122,20 @@ def random_mlp(
     divisor: float = 1.0,
     pairs: Pairs | None = None,
 ) -> RandomMLP:
-    """A small random network for vectors, its inputs scaled by the pairs (given, or drawn here)."""
+    """A small random network for vectors.
+
+    Args:
+        env: With observations that are vectors.
+        rng: From which weights and, where there are none given, pairs are drawn.
+        num_features: Outputs of the last layer.
+        hidden: Units of the layers before it.
+        with_actions: Whether the action is part of the input.
+        divisor: The features have norm 1 / divisor.
+        pairs: Observations [n, ...] and actions [n, ...] by which the input is scaled; by default drawn.
+
+    Returns:
+        The map.
+    """
     pairs = examples(env, rng, 1000) if pairs is None else pairs
     inputs, vectors = fit_inputs(env, pairs, with_actions=with_actions)
     sizes = (vectors.shape[1], *hidden, num_features)

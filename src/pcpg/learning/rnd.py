@@ -8,26 +8,25 @@ import jax.numpy as jnp
 import numpy as np
 
 from pcpg.envs.spaces import Space
-from pcpg.policies.networks import Array, Body, init_body
+from pcpg.learning.ppo import discounted_sums
+from pcpg.policies.networks import Body, init_body
+from pcpg.policies.normaliser import Moments, init_moments
+from pcpg.shapes import Array, Bool, Float, Scalar, Shaped
 
 
 class RunningScale(NamedTuple):
-    """Mean and variance of all intrinsic returns so far (Chan's parallel update)."""
+    """Moments of all intrinsic returns so far; checkpoints hold them under these names."""
 
-    total: Array
-    mean: Array
-    variance: Array
+    total: Float[Array, ""]
+    mean: Float[Array, ""]
+    variance: Float[Array, ""]
 
-    def update(self, values: jax.Array, mask: jax.Array) -> "RunningScale":
-        """The statistics with the masked values added."""
+    def update(self, values: Float[Array, "*batch"], mask: Bool[Array, "*batch"]) -> "RunningScale":
+        """The moments with the masked values added."""
         new = jnp.sum(mask).astype(jnp.float32)
-        total = self.total + new
         mean = jnp.sum(jnp.where(mask, values, 0.0)) / jnp.maximum(new, 1.0)
         variance = jnp.sum(jnp.where(mask, (values - mean) ** 2, 0.0)) / jnp.maximum(new, 1.0)
-        delta = mean - self.mean
-        share = new / jnp.maximum(total, 1.0)
-        combined = self.variance * (1 - share) + variance * share + delta**2 * share * (1 - share)
-        return RunningScale(total, self.mean + delta * share, combined)
+        return RunningScale(*Moments(*self).merged(new, mean, variance))
 
 
 class RND(NamedTuple):
@@ -50,13 +49,12 @@ class RNDConfig:
 
 def init_rnd(rng: np.random.Generator, observation_space: Space, hidden: tuple[int, ...]) -> RND:
     """A fresh pair of networks: the policy's without its last layer."""
-    zero = np.zeros((), np.float32)
     target, predictor = (init_body(rng, observation_space, hidden) for _ in range(2))
-    return RND(target, predictor, RunningScale(zero, zero, np.ones((), np.float32)))
+    return RND(target, predictor, RunningScale(*init_moments(())))
 
 
-def prediction_error(predictor: Body, target: Body, observations: jax.Array) -> jax.Array:
-    """Half the mean squared error of the predictor over its outputs, [...].
+def prediction_error(predictor: Body, target: Body, observations: Shaped[Array, "..."]) -> Float[jax.Array, "..."]:
+    """Half the mean squared error of the predictor over its outputs, for each observation.
 
     Outputs are taken before their ReLU: behind it a unit that is off at a state has no gradient there, and the
     bonus of a state seen ever so often would stay (measured on the lock: at a tenth, at some states a fifth).
@@ -65,26 +63,18 @@ def prediction_error(predictor: Body, target: Body, observations: jax.Array) -> 
     return 0.5 * jnp.mean((predictor.linear(observations) - goal) ** 2, axis=-1)
 
 
-def discounted_sums(rewards: jax.Array, gamma: float | jax.Array, ends: jax.Array | None = None) -> jax.Array:
-    """Running discounted sums forward in time (axis 0) for each environment: what the normaliser looks at.
-
-    After a step marked in `ends` the sum begins anew.
-    """
-
-    def forward(total: jax.Array, inputs: tuple[jax.Array, jax.Array | None]) -> tuple[jax.Array, jax.Array]:
-        reward, end = inputs
-        total = gamma * total + reward
-        return total if end is None else jnp.where(end, 0.0, total), total
-
-    return jax.lax.scan(forward, jnp.zeros_like(rewards[0]), (rewards, ends))[1]
-
-
 def intrinsic_rewards(
-    rnd: RND, error: jax.Array, mask: jax.Array, *, gamma: float, config: RNDConfig, ends: jax.Array | None = None
-) -> tuple[jax.Array, RND]:
-    """Bonus [T, E] from the prediction error at the observations that followed each action, and the new scale.
+    rnd: RND,
+    error: Float[jax.Array, "T envs"],
+    mask: Bool[Array, "T envs"],
+    *,
+    gamma: Scalar,
+    config: RNDConfig,
+    ends: Bool[Array, "T envs"] | None = None,
+) -> tuple[Float[jax.Array, "T envs"], RND]:
+    """The bonus from the prediction error at the observations that followed each action, and the new scale.
 
-    `ends` [T, E] marks where one episode ends and the next begins.
+    `ends` marks where one episode ends and the next begins.
     """
     bonus = error * mask
     if not config.normalise:

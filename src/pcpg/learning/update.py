@@ -1,4 +1,4 @@
-"""Minibatch gradient descent over a batch of samples: epochs, global-norm clipping, Adam."""
+"""Minibatch gradient descent over a batch of samples: random orders, epochs, global-norm clipping, Adam."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
@@ -9,19 +9,18 @@ import numpy as np
 import optax
 from jax.flatten_util import ravel_pytree
 
-from pcpg.learning.shuffle import random_order
+from pcpg.learning.ppo import Metrics
+from pcpg.shapes import Array, Bool, Float, Int, Key, Scalar
 
 Tree = TypeVar("Tree")
-Metrics = dict[str, jax.Array]
-Array = jax.Array | np.ndarray
 
 
 class Adam(NamedTuple):
     """Moments over ALL parameters as one vector: one fused kernel a step instead of several a leaf."""
 
-    steps: Array
-    mu: Array  # [number of parameters]
-    nu: Array
+    steps: Int[Array, ""]
+    mu: Float[Array, " parameters"]
+    nu: Float[Array, " parameters"]
 
 
 def init_adam(params: Any) -> Adam:
@@ -30,15 +29,20 @@ def init_adam(params: Any) -> Adam:
     return Adam(np.zeros((), np.int32), np.zeros(size, np.float32), np.zeros(size, np.float32))
 
 
-def clip_by_norm(gradient: jax.Array, max_norm: float) -> jax.Array:
+def clip_by_norm(gradient: Float[jax.Array, " parameters"], max_norm: Scalar) -> Float[jax.Array, " parameters"]:
     """The gradient vector, scaled down to the largest allowed Euclidean norm where it is longer."""
     norm = jnp.sqrt(jnp.sum(gradient**2))
     return gradient * jnp.minimum(1.0, max_norm / jnp.maximum(norm, 1e-12))
 
 
 def adam_step(
-    gradient: jax.Array, adam: Adam, learning_rate: jax.Array, *, max_grad_norm: float, eps: float = 1e-5
-) -> tuple[jax.Array, Adam]:
+    gradient: Float[jax.Array, " parameters"],
+    adam: Adam,
+    learning_rate: float | Float[jax.Array, ""],
+    *,
+    max_grad_norm: Scalar,
+    eps: float = 1e-5,
+) -> tuple[Float[jax.Array, " parameters"], Adam]:
     """The step to add to the parameter vector, and the new moments."""
     transform = optax.scale_by_adam(eps=eps)
     before: Any = optax.ScaleByAdamState(*adam)  # optax declares the moments as any tree: here they are vectors
@@ -51,17 +55,38 @@ def minimise(
     loss: Callable[[Tree, Any], tuple[jax.Array, Metrics]],
     params: Tree,
     adam: Adam,
-    batch: Any,  # pytree with a leading axis of n samples
-    key: jax.Array,
-    learning_rate: jax.Array,
+    batch: Any,
+    key: Key[jax.Array, ""],
+    learning_rate: float | Float[jax.Array, ""],
     *,
     num_epochs: int,
     minibatch_size: int,
-    max_grad_norm: float,
+    max_grad_norm: Scalar,
 ) -> tuple[Tree, Adam, Metrics]:
     """Parameters after `num_epochs` passes over the shuffled samples, and the mean of the loss's metrics.
 
-    Samples beyond the last whole minibatch of a pass are left out of that pass.
+    Args:
+        loss: From parameters and a minibatch to a number and its metrics.
+        params: A pytree of arrays.
+        adam: Moments from the last call, or those of `init_adam`.
+        batch: A pytree whose arrays have the samples as their first axis.
+        key: For the orders of the samples.
+        learning_rate: Adam's.
+        num_epochs: Passes over the samples.
+        minibatch_size: Samples of a step; those beyond the last whole minibatch of a pass are left out of that pass.
+        max_grad_norm: Longer gradients are scaled down to this norm.
+
+    Returns:
+        Parameters, moments and metrics.
+
+    >>> def loss(x, batch):
+    ...     return jnp.mean((x - batch) ** 2), {"distance": jnp.mean(jnp.abs(x - batch))}
+    >>> x, adam, metrics = minimise(
+    ...     loss, jnp.zeros(()), init_adam(0.0), jnp.ones(8), jax.random.key(0), 0.1,
+    ...     num_epochs=50, minibatch_size=4, max_grad_norm=1.0
+    ... )
+    >>> bool(jnp.abs(x - 1) < 0.1)
+    True
     """
     size = jax.tree.leaves(batch)[0].shape[0]
     minibatch_size = min(minibatch_size, size)
@@ -83,3 +108,22 @@ def minimise(
 
     (vector, adam), metrics = jax.lax.scan(epoch, (vector, adam), jax.random.split(key, num_epochs))
     return unravel(vector), adam, jax.tree.map(jnp.mean, metrics)
+
+
+def random_order(
+    key: Key[jax.Array, ""], size: int, last: Bool[Array, " {size}"] | None = None
+) -> Int[jax.Array, " {size}"]:
+    """The indices 0 .. size-1 in random order; those marked in `last` come after all others.
+
+    Index and chance are packed into one integer, so that a plain sort does: on a CPU it takes a fifth of the time of
+    `argsort`. Equal chances (one pair in 2^(31 - bits of size)) stay in their order.
+    """
+    bits = max(1, (size - 1).bit_length())
+    if bits > 20:
+        raise ValueError(f"at most 2^20 samples can be put in order, got {size}")
+    low = jnp.uint32((1 << bits) - 1)
+    chance = (jax.random.bits(key, (size,), jnp.uint32) >> 1) & ~low
+    packed = chance | jnp.arange(size, dtype=jnp.uint32)
+    if last is not None:
+        packed |= last.astype(jnp.uint32) << 31
+    return (jnp.sort(packed) & low).astype(jnp.int32)

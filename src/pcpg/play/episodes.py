@@ -39,7 +39,7 @@ def playable_env(run: Run, seed: int, *, pictures: bool = False) -> gymnasium.En
     mode = "rgb_array" if pictures else None
     env = run.env.evaluation_env
     if isinstance(env, HostEnvironment):
-        return _outside_env(run, mode)
+        return _adapted_env(run, mode)
     if pictures and not env.can_render:
         raise CannotPlay(f"{run.config.env} has no picture of its states, so there is nothing to show in a video")
     known = {entry.id for entry in registry.spec()}
@@ -51,7 +51,7 @@ def playable_env(run: Run, seed: int, *, pictures: bool = False) -> gymnasium.En
     return FunctionalEnv(env, instance_seed=seed, render_mode=mode)
 
 
-def _outside_env(run: Run, mode: str | None) -> gymnasium.Env[Any, Any]:
+def _adapted_env(run: Run, mode: str | None) -> gymnasium.Env[Any, Any]:
     options = dict(run.config.env_options) | ({} if mode is None else {"render_mode": mode})
     try:
         with run.given.used(run.folder):

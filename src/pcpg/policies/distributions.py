@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from pcpg.envs.spaces import Box, Discrete, MultiDiscrete, Space, flat_size
+from pcpg.shapes import Array, Float, Int, Key
 
 LOG_SQRT_2_PI = 0.5 * math.log(2 * math.pi)
 
@@ -48,7 +49,7 @@ def num_outputs(space: Space) -> int:
 def categorical(n: int) -> Distribution:
     """Softmax over n actions."""
 
-    def sample(key: jax.Array, outputs: jax.Array) -> jax.Array:
+    def sample(key: Key[jax.Array, ""], outputs: Float[Array, "*batch n"]) -> Int[jax.Array, "*batch"]:
         # Inverse transform: one uniform number a decision, where the Gumbel trick needs n.
         weights = jnp.exp(outputs - jnp.max(outputs, axis=-1, keepdims=True))
         cumulative = jnp.cumsum(weights, axis=-1)
@@ -56,12 +57,12 @@ def categorical(n: int) -> Distribution:
         # Ends at n - 1 at most in exact arithmetic; the clip guards the rounding of the sum.
         return jnp.minimum(jnp.sum(point >= cumulative, axis=-1), n - 1).astype(jnp.int32)
 
-    def log_prob(outputs: jax.Array, actions: jax.Array) -> jax.Array:
+    def log_prob(outputs: Float[Array, "*batch n"], actions: Int[Array, "*batch"]) -> Float[jax.Array, "*batch"]:
         # A comparison instead of a gather: its gradient is then no scatter, which is slow on every device.
         chosen = actions[..., None] == jnp.arange(n)
         return jnp.sum(jnp.where(chosen, jax.nn.log_softmax(outputs), 0.0), axis=-1)
 
-    def entropy(outputs: jax.Array) -> jax.Array:
+    def entropy(outputs: Float[Array, "*batch n"]) -> Float[jax.Array, "*batch"]:
         log_p = jax.nn.log_softmax(outputs)
         return -jnp.sum(jnp.exp(log_p) * log_p, axis=-1)
 
@@ -81,22 +82,24 @@ def factored(sizes: tuple[int, ...]) -> Distribution:
     factors = [categorical(n) for n in sizes]
     cuts = list(itertools.accumulate(sizes))[:-1]
 
-    def split(outputs: jax.Array) -> list[jax.Array]:
+    def split(outputs: Array) -> list[jax.Array]:
         return jnp.split(outputs, cuts, axis=-1)
 
-    def sample(key: jax.Array, outputs: jax.Array) -> jax.Array:
+    def sample(key: Key[jax.Array, ""], outputs: Float[Array, "*batch outputs"]) -> Int[jax.Array, "*batch parts"]:
         parts = zip(factors, jax.random.split(key, len(sizes)), split(outputs), strict=True)
         return jnp.stack([factor.sample(key, part) for factor, key, part in parts], axis=-1)
 
-    def log_prob(outputs: jax.Array, actions: jax.Array) -> jax.Array:
+    def log_prob(
+        outputs: Float[Array, "*batch outputs"], actions: Int[Array, "*batch parts"]
+    ) -> Float[jax.Array, "*batch"]:
         parts = zip(factors, split(outputs), jnp.moveaxis(actions, -1, 0), strict=True)
         return sum((factor.log_prob(part, action) for factor, part, action in parts), jnp.float32(0.0))
 
-    def entropy(outputs: jax.Array) -> jax.Array:
+    def entropy(outputs: Float[Array, "*batch outputs"]) -> Float[jax.Array, "*batch"]:
         parts = zip(factors, split(outputs), strict=True)
         return sum((factor.entropy(part) for factor, part in parts), jnp.float32(0.0))
 
-    def mode(outputs: jax.Array) -> jax.Array:
+    def mode(outputs: Float[Array, "*batch outputs"]) -> Int[jax.Array, "*batch parts"]:
         return jnp.stack([factor.mode(part) for factor, part in zip(factors, split(outputs), strict=True)], axis=-1)
 
     return Distribution(
@@ -116,20 +119,22 @@ def gaussian(space: Box) -> Distribution:
         raise ValueError(f"continuous actions must be vectors, got shape {space.shape}")
     (size,) = space.shape
 
-    def sample(key: jax.Array, outputs: jax.Array) -> jax.Array:
+    def sample(key: Key[jax.Array, ""], outputs: Float[Array, "*batch outputs"]) -> Float[jax.Array, "*batch size"]:
         mean, log_std = jnp.split(outputs, 2, axis=-1)
         return mean + jnp.exp(log_std) * jax.random.normal(key, mean.shape, jnp.float32)
 
-    def log_prob(outputs: jax.Array, actions: jax.Array) -> jax.Array:
+    def log_prob(
+        outputs: Float[Array, "*batch outputs"], actions: Float[Array, "*batch size"]
+    ) -> Float[jax.Array, "*batch"]:
         mean, log_std = jnp.split(outputs, 2, axis=-1)
         z = (actions - mean) * jnp.exp(-log_std)
         return jnp.sum(-0.5 * z**2 - log_std - LOG_SQRT_2_PI, axis=-1)
 
-    def entropy(outputs: jax.Array) -> jax.Array:
+    def entropy(outputs: Float[Array, "*batch outputs"]) -> Float[jax.Array, "*batch"]:
         _, log_std = jnp.split(outputs, 2, axis=-1)
         return jnp.sum(log_std + 0.5 + LOG_SQRT_2_PI, axis=-1)
 
-    def random_log_prob(actions: jax.Array) -> jax.Array:
+    def random_log_prob(actions: Float[Array, "*batch size"]) -> Float[jax.Array, "*batch"]:
         inside = jnp.all((actions >= space.low) & (actions <= space.high), axis=-1)
         return jnp.where(inside, -size * math.log(space.high - space.low), -jnp.inf)
 

@@ -13,6 +13,7 @@ from pcpg.envs.spaces import Box, Discrete, MultiDiscrete, Space
 from pcpg.policies.distributions import num_outputs
 from pcpg.policies.networks import ActorCritic, Conv
 from pcpg.policies.normaliser import LARGEST
+from pcpg.shapes import Float, Shaped
 
 
 class Choices(NamedTuple):
@@ -35,8 +36,8 @@ class Actor:
         self._scale = None if seen is None else (np.asarray(seen.mean), 1 / np.sqrt(np.asarray(seen.variance) + 1e-8))
         self._log_std = None if policy.log_std is None else np.asarray(policy.log_std)
 
-    def __call__(self, observations: np.ndarray) -> np.ndarray:
-        """Outputs [n, ...] for observations [n, ...]."""
+    def __call__(self, observations: Shaped[np.ndarray, "n ..."]) -> Float[np.ndarray, "n outputs"]:
+        """The parameters of the action distribution for each observation."""
         if self._has_convolutions:
             return self._compiled(observations)
         x = observations
@@ -77,8 +78,10 @@ def draw(rng: np.random.Generator, space: Space, steps: int, episodes: int) -> C
     return Choices(noise, rng.random(episodes, np.float32), random)
 
 
-def choose(space: Space, outputs: np.ndarray, noise: np.ndarray, *, greedy: bool = False) -> np.ndarray:
-    """Actions [n, ...]: the likeliest, or those that the noise chooses; real ones are not cut to their bounds."""
+def choose(
+    space: Space, outputs: Float[np.ndarray, "n outputs"], noise: Float[np.ndarray, "n ..."], *, greedy: bool = False
+) -> Shaped[np.ndarray, "n ..."]:
+    """The likeliest actions, or those that the noise chooses; real ones are not cut to their bounds."""
     if isinstance(space, Discrete):
         return _categorical(outputs, noise, greedy)
     if isinstance(space, MultiDiscrete):

@@ -17,11 +17,9 @@ import numpy as np
 from pcpg.config import PPOConfig
 from pcpg.cover.rollin import RollIn, draw_roll_in
 from pcpg.envs.protocol import Environment
-from pcpg.learning.ppo import ppo_loss
-from pcpg.learning.returns import gae, normalise
+from pcpg.learning.ppo import gae, normalise, ppo_loss
 from pcpg.learning.rnd import RND, prediction_error
-from pcpg.learning.shuffle import random_order
-from pcpg.learning.update import Adam, minimise
+from pcpg.learning.update import Adam, minimise, random_order
 from pcpg.policies.distributions import Distribution, for_space
 from pcpg.policies.networks import ActorCritic
 from pcpg.practice.rewards import PLAIN, Bonus, CoverArrays, earned
@@ -273,7 +271,7 @@ class Learner:
             data.terminated,
             data.truncated,
             gamma=self.config.gamma,
-            lam=self.config.gae_lambda,
+            gae_lambda=self.config.gae_lambda,
         )
         samples = Samples(
             data.observations[:-1],

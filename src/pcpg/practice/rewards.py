@@ -7,7 +7,8 @@ import jax
 import jax.numpy as jnp
 
 from pcpg.cover.bonus import BonusForm, bonus_of_form, quadratic_form
-from pcpg.learning.rnd import RND, RNDConfig, discounted_sums, intrinsic_rewards, prediction_error
+from pcpg.learning.ppo import discounted_sums
+from pcpg.learning.rnd import RND, RNDConfig, intrinsic_rewards, prediction_error
 from pcpg.policies.distributions import Distribution
 from pcpg.policies.networks import ActorCritic
 from pcpg.policies.normaliser import Normaliser

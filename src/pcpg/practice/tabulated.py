@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pcpg.cover.covariance import covariance, weighted_covariance
+from pcpg.cover.bonus import covariance, weighted_covariance
 from pcpg.envs.protocol import Environment
 from pcpg.envs.spaces import Discrete
 from pcpg.policies.distributions import Distribution

@@ -3,14 +3,15 @@
 import dataclasses
 import functools
 import signal
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import gymnasium
 import numpy as np
+from gymnasium import spaces
 from gymnasium.vector import AsyncVectorEnv, VectorEnv
 
-from pcpg.envs.adapters.minigrid import declared_space
 from pcpg.envs.adapters.players import PlainPlayers, VectorPlayers
 from pcpg.envs.adapters.spaces import Actions, Observations, actions_of, observations_of
 from pcpg.envs.host import HostEnvironment, Players
@@ -92,7 +93,7 @@ class GymnasiumEnv(HostEnvironment):
     @property
     def bounds(self) -> tuple[np.ndarray, np.ndarray] | None:
         space = declared_space(self._first)
-        if not isinstance(space, gymnasium.spaces.Box) or isinstance(self.observation_space, Image):
+        if not isinstance(space, spaces.Box) or isinstance(self.observation_space, Image):
             return None
         low, high = (np.asarray(bound, np.float64).reshape(-1) for bound in (space.low, space.high))
         known = space.dtype != np.uint8 and bool(np.all(np.abs(np.stack([low, high])) < LARGEST))
@@ -149,3 +150,30 @@ def time_limit(env: Any) -> int | None:
             if isinstance(value, int | np.integer) and value > 0:
                 return int(value)
     return None
+
+
+def declared_space(env: Any) -> gymnasium.Space[Any]:
+    """The observation space of an environment; the bytes of MiniGrid's grid declared as the codes that they are.
+
+    MiniGrid's observations are not brightness but three integers a cell, for object, colour and state.
+    """
+    space = env.single_observation_space if isinstance(env, VectorEnv) else env.observation_space
+    inner: Any = getattr(env, "envs", [env])[0].unwrapped
+    module = sys.modules.get("minigrid.minigrid_env")  # loaded, if the environment is one of its
+    if module is None or not isinstance(inner, module.MiniGridEnv):
+        return space
+    views = ((inner.agent_view_size, inner.agent_view_size), (inner.width, inner.height))
+    if isinstance(space, spaces.Dict):
+        return spaces.Dict({key: _codes(part, views) for key, part in space.spaces.items()})
+    return _codes(space, views)
+
+
+def _codes(space: gymnasium.Space[Any], views: tuple[tuple[int, int], ...]) -> gymnasium.Space[Any]:
+    """A grid of codes [width, height, 3] as MultiDiscrete; other spaces, pictures among them, as they are."""
+    if not isinstance(space, spaces.Box) or space.dtype != np.uint8 or space.shape[:2] not in views:
+        return space
+    from minigrid.core import constants  # pyright: ignore[reportMissingImports]
+
+    states = max(len(constants.STATE_TO_IDX), 4)  # the agent's direction is coded here too
+    sizes = (len(constants.OBJECT_TO_IDX), len(constants.COLOR_TO_IDX), states)
+    return spaces.MultiDiscrete(np.broadcast_to(sizes, space.shape).copy())

@@ -6,14 +6,12 @@ Options of ours (`max_steps`, `num_envs`, `workers`) are taken out; the others g
 import contextlib
 import functools
 import importlib
-import itertools
 import json
-import types
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from contextvars import ContextVar
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from pcpg.envs.functions import Functions
 from pcpg.envs.options import InvalidOption, nearest
 from pcpg.envs.protocol import Environment
 
@@ -36,52 +34,17 @@ MODULES = {"MiniGrid": "minigrid", "BabyAI": "minigrid"}
 """Packages that register environments on import, by how their ids begin."""
 
 
-class Functions:
-    """A user's functions by name; a name stays that of the first function that got it."""
-
-    def __init__(self) -> None:
-        self._known: dict[str, Callable[..., Any]] = {}
-        self._given: ContextVar[Mapping[str, Callable[..., Any]] | None] = ContextVar("given", default=None)
-
-    def register(self, name: str, function: Callable[..., Any]) -> str:
-        """The name of a function from now on: the one asked for, with a number where that is another's."""
-        for number in itertools.count(1):
-            own = name if number == 1 else f"{name}#{number}"
-            if _is_same(self._known.setdefault(own, function), function):
-                return own
-        raise AssertionError  # there are always more numbers
-
-    @contextlib.contextmanager
-    def given(self, name: str, function: Callable[..., Any]) -> Iterator[None]:
-        """In here the name is that of this function; afterwards too, where it was nobody's and nothing failed."""
-        token = self._given.set({**(self._given.get() or {}), name: function})
-        try:
-            yield
-        finally:
-            self._given.reset(token)
-        self._known.setdefault(name, function)
-
-    def find(self, name: str) -> Callable[..., Any] | None:
-        """The function of a name, None where there is none in this process."""
-        return {**self._known, **(self._given.get() or {})}.get(name)
-
-
-def _is_same(one: Callable[..., Any], other: Callable[..., Any]) -> bool:
-    # A method is another object each time that it is asked for.
-    return one is other or (isinstance(one, types.MethodType) and one == other)
-
-
 _FUNCTIONS = Functions()
 
 
-def is_outside(env_id: str) -> bool:
+def is_adapted(env_id: str) -> bool:
     """Whether an id names somebody else's environment, by its prefix."""
     return ":" in env_id and env_id.split(":")[0] in (*PACKAGES, PYTHON)
 
 
 def is_on_host(env_id: str) -> bool:
     """Whether it is also stepped on the host; gymnax's are compiled like ours."""
-    return is_outside(env_id) and not env_id.startswith("gymnax:")
+    return is_adapted(env_id) and not env_id.startswith("gymnax:")
 
 
 def is_own_function(env_id: str) -> bool:
@@ -90,7 +53,7 @@ def is_own_function(env_id: str) -> bool:
 
 
 def register_function(function: Callable[..., Any]) -> str:
-    """Make an environment's function known in this process; the id under which `make_outside` finds it."""
+    """Make an environment's function known in this process; the id under which `make_adapted` finds it."""
     _check_callable(function)
     inner = function.func if isinstance(function, functools.partial) else function
     module, name = getattr(inner, "__module__", ""), getattr(inner, "__qualname__", type(inner).__name__)
@@ -108,12 +71,12 @@ def _check_callable(function: Any) -> None:
         raise InvalidOption(f"an environment must be an id or a function that makes one, got {function!r}")
 
 
-def outside_options(env_id: str) -> dict[str, Any]:
+def adapter_options(env_id: str) -> dict[str, Any]:
     """The options that every environment of this kind has, with their defaults."""
     return OURS | OWN.get(env_id, {}) if is_on_host(env_id) else {}
 
 
-def make_outside(env_id: str, options: Mapping[str, Any]) -> Environment[Any, Any]:
+def make_adapted(env_id: str, options: Mapping[str, Any]) -> Environment[Any, Any]:
     """The environment of this id; a mistake in the id or the options is named."""
     prefix, _, name = env_id.partition(":")
     if not name:

@@ -1,4 +1,4 @@
-"""Tabular features: one for each pair of state and action."""
+"""Tabular features: one for each pair of state and action, or for each label that pairs share."""
 
 import math
 from typing import Any
@@ -11,7 +11,8 @@ from numpy.typing import ArrayLike
 
 from pcpg.envs.protocol import Environment
 from pcpg.envs.spaces import Discrete, Image
-from pcpg.features.base import Array, FeatureMap
+from pcpg.features.base import FeatureMap
+from pcpg.shapes import Array, Float, Int, Shaped
 
 NOWHERE = -1  # index of an observation that is no known state; its features are zero
 
@@ -19,10 +20,10 @@ NOWHERE = -1  # index of an observation that is no known state; its features are
 class StateIndex(eqx.Module):
     """The state an observation shows: the number itself, its row in `codes`, or the place of its one."""
 
-    codes: Array | None  # [num_states, size], the observation of each state
+    codes: Shaped[Array, "num_states size"] | None  # the observation of each state
     num_states: int = eqx.field(static=True)
 
-    def __call__(self, observation: jax.Array) -> jax.Array:
+    def __call__(self, observation: Shaped[Array, "..."]) -> Int[Array, ""]:
         if observation.ndim == 0:
             return observation
         vector = observation.reshape(-1)
@@ -45,16 +46,78 @@ class OneHot(FeatureMap):
     def dim(self) -> int:
         return self.index.num_states * self.num_actions
 
-    def __call__(self, observation: jax.Array, action: jax.Array) -> jax.Array:
+    def __call__(
+        self, observation: Shaped[Array, "*observation"], action: Shaped[Array, "*action"]
+    ) -> Float[jax.Array, " {self.dim}"]:
         state = self.index(observation)
         pair = jnp.where(state == NOWHERE, NOWHERE, state * self.num_actions + action)
         return jax.nn.one_hot(pair, self.dim, dtype=jnp.float32)
 
 
+class Aggregation(FeatureMap):
+    """phi(s, a) = the unit vector of the pair's label."""
+
+    index: StateIndex
+    labels: Int[Array, "num_states num_actions"]
+    num_labels: int = eqx.field(static=True)
+
+    @property
+    def dim(self) -> int:
+        return self.num_labels
+
+    def __call__(
+        self, observation: Shaped[Array, "*observation"], action: Shaped[Array, "*action"]
+    ) -> Float[jax.Array, " {self.dim}"]:
+        state = self.index(observation)
+        label = jnp.where(state == NOWHERE, NOWHERE, jnp.asarray(self.labels)[state, action])
+        return jax.nn.one_hot(label, self.dim, dtype=jnp.float32)
+
+
 def one_hot(env: Environment[Any, Any], rng: np.random.Generator, *, codes: ArrayLike | None = None) -> OneHot:
-    """One feature for each pair; `codes` holds the observation of each state where they are not one-hot."""
+    """One feature for each pair of state and action.
+
+    Args:
+        env: With discrete actions.
+        rng: Not used: nothing is drawn.
+        codes: The observation of each state, [states, ...], where observations are not one-hot themselves.
+
+    Returns:
+        The map; an observation that is no known state has zero features.
+    """
     del rng
     return OneHot(state_index(env, codes), num_actions(env))
+
+
+def aggregation(
+    env: Environment[Any, Any],
+    rng: np.random.Generator,
+    *,
+    labels: ArrayLike,
+    codes: ArrayLike | None = None,
+) -> Aggregation:
+    """One feature for each label, shared by all pairs of state and action that have it.
+
+    Args:
+        env: With discrete actions.
+        rng: Not used: nothing is drawn.
+        labels: Integers from 0, [states, actions], or [states] where all actions share.
+        codes: The observation of each state, [states, ...], where observations are not one-hot themselves.
+
+    Returns:
+        The map, with as many features as there are labels.
+    """
+    del rng
+    index = state_index(env, codes)
+    table = np.asarray(labels)
+    if table.ndim == 1:
+        table = np.repeat(table[:, None], num_actions(env), axis=1)
+    expected = (index.num_states, num_actions(env))
+    if table.shape != expected or table.dtype.kind not in "iu" or table.min() < 0:
+        raise ValueError(
+            f"labels must be integers >= 0 of shape {expected} or ({expected[0]},), "
+            f"got {table.dtype} of shape {np.shape(labels)}"
+        )
+    return Aggregation(index, table.astype(np.int32), int(table.max()) + 1)
 
 
 def state_index(env: Environment[Any, Any], codes: ArrayLike | None) -> StateIndex:
