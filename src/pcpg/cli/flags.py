@@ -43,11 +43,9 @@ class TrainFlags:
     """The flags of `train` that every environment and algorithm has."""
 
     environment: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="ENV")]
-    """Environment id; `pcpg envs` lists them with their options. From other libraries: gymnasium:ID, bsuite:NAME,
-    gymnax:NAME."""
+    """Environment id; `pcpg envs` lists them with their options. Others': gymnasium:ID, bsuite:NAME, gymnax:NAME."""
     algo: Literal["pcpg", "pcpg-bonus", "ppo", "ppo-rnd"] = "pcpg"
-    """pcpg explores, then exploits; pcpg-bonus explores with the reward added; ppo is plain PPO; ppo-rnd is PPO with
-    random network distillation."""
+    """pcpg explores, then exploits; pcpg-bonus explores with the reward added; ppo and ppo-rnd are baselines."""
     seeds: int = 1
     """Number of seeds, all trained in one program."""
     seed: int = 0
