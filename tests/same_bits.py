@@ -27,7 +27,7 @@ TRAINED: dict[str, list[str]] = {
     "lock-ppo-rnd": [*LOCK, "--algo", "ppo-rnd", "--budget", "400000"],
     "maze-pcpg": ["Maze-v0", "--env.size", "5", "--algo", "pcpg"],
     "frozen-lake-pcpg": ["gymnasium:FrozenLake-v1", "--algo", "pcpg", *SMALL],
-    "mountain-car-pcpg": ["MountainCarContinuous-v0", "--algo", "pcpg", *SMALL],
+    "mountain-car-pcpg": ["MountainCarContinuous-v0", "--algo", "pcpg", *SMALL, "--ppo.num-episodes", "64"],
     "mountain-car-pcpg-bonus": ["MountainCarContinuous-v0", "--algo", "pcpg-bonus", *SMALL],
     "gymnasium-mountain-car-pcpg": ["gymnasium:MountainCarContinuous-v0", "--algo", "pcpg", *SMALL],
 }

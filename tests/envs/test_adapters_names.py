@@ -8,7 +8,7 @@ import pytest
 
 import pcpg
 from pcpg.envs import Box, Discrete, check_environment
-from pcpg.envs.adapters.dm_env import DmEnv, to_space
+from pcpg.envs.adapters.from_dm_env import DmEnv, to_space
 from pcpg.presets import suggested
 
 

@@ -11,7 +11,7 @@ import pytest
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 
-from pcpg.envs.adapters.gymnasium import GymnasiumEnv
+from pcpg.envs.adapters.from_gymnasium import GymnasiumEnv
 from pcpg.envs.adapters.players import PlainPlayers, VectorPlayers
 from pcpg.envs.adapters.spaces import actions_of, observations_of
 

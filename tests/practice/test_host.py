@@ -14,7 +14,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from pcpg.config import PPOConfig
 from pcpg.cover.rollin import RollIn
 from pcpg.envs import probes
-from pcpg.envs.adapters.gymnasium import GymnasiumEnv
+from pcpg.envs.adapters.from_gymnasium import GymnasiumEnv
 from pcpg.envs.gymnasium_bridge import FunctionalEnv
 from pcpg.learning.update import init_adam
 from pcpg.policies.distributions import for_space

@@ -43,8 +43,7 @@ class TrainFlags:
     """The flags of `train` that every environment and algorithm has."""
 
     environment: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="ENV")]
-    """Environment id; `pcpg envs` lists them with their options. From other libraries: gymnasium:ID, bsuite:NAME,
-    gymnax:NAME."""
+    """Environment id; `pcpg envs` lists them with their options. Others': gymnasium:ID, bsuite:NAME, gymnax:NAME."""
     algo: str = "pcpg"
     """Algorithm."""
     seeds: int = 1

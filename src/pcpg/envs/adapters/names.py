@@ -83,10 +83,10 @@ def make_adapted(env_id: str, options: Mapping[str, Any]) -> Environment[Any, An
         raise InvalidOption(f"{env_id!r} names no environment: expected such as gymnasium:FrozenLake-v1")
     _import(PACKAGES.get(prefix, "gymnasium"))
     if prefix == "gymnax":
-        from pcpg.envs.adapters.gymnax import gymnax_env
+        from pcpg.envs.adapters.from_gymnax import gymnax_env
 
         return gymnax_env(name, options)
-    from pcpg.envs.adapters.gymnasium import GymnasiumEnv
+    from pcpg.envs.adapters.from_gymnasium import GymnasiumEnv
 
     own: dict[str, Any] = OURS | {key: value for key, value in options.items() if key in OURS}
     rest = {key: value for key, value in options.items() if key not in OURS}
@@ -146,7 +146,7 @@ class _Maker:
         if self.function is not None:
             return self.function(**self.options)
         if self.prefix == "bsuite":
-            from pcpg.envs.adapters.dm_env import bsuite_env
+            from pcpg.envs.adapters.from_dm_env import bsuite_env
 
             return bsuite_env(self.name, self.options)
         return _gymnasium_env(self.name, self.options)
