@@ -77,7 +77,7 @@ def test_a_run_without_a_return_to_reach_ends_with_the_share_of_cells_visited(sm
     folder = RunFolder.open(smoke / "runs" / "pcpg-size6")
     columns = {str(column.header): list(column.cells) for column in result_table(folder).columns}
     coverage = json.loads((smoke / "cells" / "pcpg-size6.json").read_text())["coverage"]
-    assert columns["cells visited"] == [f"{share:.1%}" for share in coverage]
+    assert columns["grid cells visited"] == [f"{share:.1%}" for share in coverage]
 
 
 def test_the_scale_of_the_paper_has_the_papers_kernel_and_network():

@@ -263,7 +263,7 @@ def test_the_command_line_shows_the_defaults_and_evaluates(cli, tmp_path):
     assert cli("evaluate", out, "--episodes", 4, "--json").json["env_steps"] > 0
     assert len(cli("show", out, "--json").json["weights"]) == 2
     drawn = cli("show", out, "--png", tmp_path / "visits.png")
-    assert drawn.code == 2 and "no cells to draw" in drawn.err
+    assert drawn.code == 2 and "no grid cells to draw" in drawn.err
 
 
 def test_gymnax_trains_like_our_own():
