@@ -28,17 +28,20 @@ smartquotes = False  # phi' is a transpose
 
 CODE = re.compile(r"(`[^`]*`)")
 SPECIAL = re.compile(r"([\\*_|])")
+EITHER = re.compile(r"(\w+)\[[\w.~]*\bArray, ('[^']*')\] \| [\w.~]*\b\1\[[\w.~]*\bndarray, \2\]")
 
 
 def as_rst(lines: list[str]) -> list[str]:
-    """A docstring as reStructuredText: ours are plain text with `code`, indented formulas and tables of bars."""
+    """A docstring as reStructuredText: ours are plain text with `code`, indented parts, tables of bars and examples."""
     made: list[str] = []
-    is_quoted = False
+    is_quoted = is_example = False
     for line in lines:
         if not line.strip():
             made.append("")
+            is_example = False
             continue
-        starts_quote = line.startswith(("    ", "|"))
+        is_example = is_example or line.startswith(">>>")
+        starts_quote = is_example or line.startswith(("    ", "|"))
         if starts_quote and not is_quoted:
             made += ["", ".. code-block:: text", ""]
         elif is_quoted and not starts_quote:
@@ -60,6 +63,16 @@ def translate(app, what, name, obj, options, lines) -> None:
     lines[:] = [] if is_inherited else as_rst(lines)
 
 
+def name_arrays(app, what, name, obj, options, signature, returns) -> tuple[str | None, str | None]:
+    """Arrays of JAX or NumPy by the names that the code has for them (pcpg.shapes)."""
+
+    def named(text: str | None) -> str | None:
+        text = EITHER.sub(r"\1[Array, \2]", text or "").replace("jaxlib._jax.Array", "Array")
+        return re.sub(r"float \| [\w.~]*floating \| [\w.~]*Float\[Array, ''\]", "Scalar", text) or None
+
+    return named(signature), named(returns)
+
+
 def skip(app, what, name, obj, would_skip, options) -> bool | None:
     """Fields of a named tuple that have no docstring of their own stand in its signature."""
     return True if str(getattr(obj, "__doc__", "")).startswith("Alias for field number") else None
@@ -68,3 +81,4 @@ def skip(app, what, name, obj, would_skip, options) -> bool | None:
 def setup(app) -> None:
     app.connect("autodoc-skip-member", skip)
     app.connect("autodoc-process-docstring", translate)
+    app.connect("autodoc-process-signature", name_arrays)
