@@ -6,14 +6,17 @@ it does (`Rounds` of practice/agent.py). From Python a variant can be added with
     ALGORITHMS["mine"] = ALGORITHMS["pcpg"]._replace(label="Mine", rounds=PCPG._replace(turn=my_turn))
 """
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from pcpg import presets
 from pcpg.config import AgentConfig
 from pcpg.envs.adapters.names import is_on_host
-from pcpg.practice.agent import Rounds
+from pcpg.envs.protocol import Environment
+from pcpg.practice.agent import Agent, Rounds, network_template
 from pcpg.practice.baselines import BASELINE
 from pcpg.practice.pcpg import EXPLOIT_COVER, PCPG
+from pcpg.practice.replay import ReplayAgent, kernel_template
 
 
 class Algorithm(NamedTuple):
@@ -25,8 +28,10 @@ class Algorithm(NamedTuple):
     line: str  # of curves, as matplotlib names it
     preset: AgentConfig  # on environments that are compiled
     host_preset: AgentConfig  # on those that are stepped on the host
-    rounds: Rounds
-    exploit: Rounds | None = None  # on the finished covers of another run; None: it keeps no cover
+    rounds: Rounds | None  # None: the agent has rounds of its own
+    exploit: Rounds | None = None  # on the finished covers of another run; None: it keeps no such cover
+    agent: Callable[..., Any] = Agent
+    template: Callable[[Any, Environment], Any] = network_template  # a policy of the kind that a run hands back
 
 
 ALGORITHMS: dict[str, Algorithm] = {
@@ -41,6 +46,12 @@ ALGORITHMS: dict[str, Algorithm] = {
         "explores with the bonus added to the reward",
         *("#1b6ca8", "-"),
         *(presets.PCPG_BONUS, presets.HOST_PCPG_BONUS, PCPG, EXPLOIT_COVER),
+    ),
+    "pcpg-replay": Algorithm(
+        "PC-PG (kept data)",
+        "explores on all data kept so far, then solves the task from them: the fewest samples",
+        *("#2a9d5c", "-"),
+        *(presets.REPLAY, presets.REPLAY, None, None, ReplayAgent, kernel_template),
     ),
     "ppo-rnd": Algorithm(
         "PPO+RND",

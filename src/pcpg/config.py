@@ -185,7 +185,96 @@ class BaselineConfig:
             raise ValueError(f"num_rounds must be 0 (as many as the budget takes) or more, got {self.num_rounds}")
 
 
-AgentConfig = PCPGConfig | BaselineConfig
+@dataclasses.dataclass(frozen=True)
+class KeepConfig:
+    """The data that PC-PG keeps, and the features that are made from them."""
+
+    capacity: int = 0
+    """Most transitions kept per seed; nothing is dropped, exploration ends there. 0: 40 * max_steps^2 * (actions + 10),
+    between 200,000 and 40 million."""
+    pool: int = 8192
+    """Transitions of one fit, drawn from the sample; four times as many for the task."""
+    sample_rate: float = 8.0
+    """A transition is sampled for fits with probability this times its bonus when it was met."""
+    bandwidth: float = 0.35
+    """Bandwidth of the kernel, relative to the median distance of two observations."""
+    tolerance: float = 0.1
+    """An observation becomes a landmark where the others leave more than this of it unexplained."""
+    max_landmarks: int = 2048
+    """Most landmarks; covariances take 8 * actions * landmarks^2 bytes."""
+    num_actions: int = 9
+    """Real actions are chosen from a grid of about this many."""
+
+    def __post_init__(self) -> None:
+        positive(self, "pool", "sample_rate", "bandwidth", "num_actions", "max_landmarks")
+        within(self, "tolerance", 1e-4, 1.0)
+        if self.capacity < 0:
+            raise ValueError(f"capacity must be 0 (by the formula) or more, got {self.capacity}")
+        if self.max_landmarks < 64 or self.max_landmarks & (self.max_landmarks - 1):
+            raise ValueError(f"max_landmarks must be a power of two of at least 64, got {self.max_landmarks}")
+
+
+@dataclasses.dataclass(frozen=True)
+class ReplayExploreConfig:
+    """The outer loop: Algorithm 1 on kept data."""
+
+    num_episodes: int = 32
+    """Episodes per round."""
+    roll_in_share: float = 0.2
+    """Share of the episodes that roll in through the cover."""
+    sharpness: float = 10.0
+    """Actions are chosen with odds of their worth (value or bonus, the larger) to this power."""
+    bonus_coef: float = 1.0
+    """Weight of the bonus; 0: actions are chosen by chance alone."""
+    backups: int = 0
+    """Backups per fit; 0: max_steps."""
+    discount: float = 5.0
+    """The discount factor is 1 - 1 / (this * max_steps)."""
+    min_value: float = 0.15
+    """Exploration ends when the largest bonus that the start promises was below this ..."""
+    patience: int = 5
+    """... for this many rounds in a row."""
+    weights: Literal["d-optimal", "uniform"] = "d-optimal"
+    """Mixture weights of the cover for the roll-in."""
+    ridge: float = 1e-3
+    """lambda of the D-optimal weights."""
+
+    def __post_init__(self) -> None:
+        positive(self, "num_episodes", "sharpness", "discount", "patience", "ridge")
+        within(self, "roll_in_share", 0.0, 1.0)
+        if self.num_episodes % 8:
+            raise ValueError(f"num_episodes must be a multiple of 8, got {self.num_episodes}")
+        if self.backups < 0:
+            raise ValueError(f"backups must be 0 (by the formula) or more, got {self.backups}")
+
+
+@dataclasses.dataclass(frozen=True)
+class ReplayExploitConfig:
+    """Learning the task from the kept data."""
+
+    backups: int = -1
+    """Backups of the fit; 0: no exploitation; -1: 2 * max_steps."""
+    refine: float = 4.0
+    """Values of the task have landmarks of their own, with a kernel this many times narrower."""
+    visit_episodes: int = 32
+    """Episodes played to evaluate the policy; their steps count."""
+
+    def __post_init__(self) -> None:
+        positive(self, "visit_episodes", "refine")
+        if self.backups < -1:
+            raise ValueError(f"backups must be -1 (by the formula) or more, got {self.backups}")
+
+
+@dataclasses.dataclass(frozen=True)
+class ReplayConfig:
+    """PC-PG that keeps its data: explore, then exploit the data."""
+
+    replay: KeepConfig = KeepConfig()
+    explore: ReplayExploreConfig = ReplayExploreConfig()
+    exploit: ReplayExploitConfig = ReplayExploitConfig()
+
+
+AgentConfig = PCPGConfig | BaselineConfig | ReplayConfig
 
 
 # From JSON values to settings.

@@ -14,12 +14,21 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pcpg.config import AgentConfig, BaselineConfig, ExploitConfig, ExploreConfig, PCPGConfig, PPOConfig
+from pcpg.config import (
+    AgentConfig,
+    BaselineConfig,
+    ExploitConfig,
+    ExploreConfig,
+    PCPGConfig,
+    PPOConfig,
+    ReplayConfig,
+)
 from pcpg.envs.host import HostEnvironment
 from pcpg.envs.protocol import Environment
 from pcpg.envs.spaces import Discrete, Image, flat_size
 from pcpg.features.examples import host_play
 from pcpg.learning.rnd import RNDConfig
+from pcpg.policies.kernel import candidate_actions
 
 replace = dataclasses.replace
 Choice = tuple[str, dict[str, Any]]
@@ -37,6 +46,7 @@ PCPG = PCPGConfig()
 PCPG_BONUS = PCPGConfig(explore=ExploreConfig(reward_coef=1.0), exploit=REWARD_BONUS)
 PPO = BaselineConfig(ppo=PAPER_PPO)
 PPO_RND = BaselineConfig(ppo=PAPER_PPO, rnd=RNDConfig())
+REPLAY = ReplayConfig()
 
 # Environments that are stepped on the host: fewer and smaller updates, used more often.
 
@@ -193,6 +203,8 @@ def sized(config: AgentConfig, env: Environment) -> AgentConfig:
     of long episodes fewer policies.
     """
     max_steps, on_host = env.max_steps, isinstance(env, HostEnvironment)
+    if isinstance(config, ReplayConfig):
+        return _sized_replay(config, env)
     blocks = -(-max_steps // 16)
     episodes = min(64, max(16, 9600 // max_steps // 16 * 16)) if on_host else 512 * blocks
     ppo = replace(
@@ -210,6 +222,19 @@ def sized(config: AgentConfig, env: Environment) -> AgentConfig:
     given = config.exploit.num_rounds
     exploit = replace(config.exploit, num_rounds=rounds if given < 0 else given)
     return replace(config, ppo=ppo, explore=explore, exploit=exploit)
+
+
+def _sized_replay(config: ReplayConfig, env: Environment) -> ReplayConfig:
+    steps = env.max_steps
+    actions = len(candidate_actions(env.action_space, config.replay.num_actions))
+    capacity = min(max(40 * steps**2 * (actions + 10), 200_000), 40_000_000)
+    given = config.exploit.backups
+    return replace(
+        config,
+        replay=replace(config.replay, capacity=config.replay.capacity or capacity),
+        explore=replace(config.explore, backups=config.explore.backups or steps),
+        exploit=replace(config.exploit, backups=2 * steps if given < 0 else given),
+    )
 
 
 MOST_PAIRS = 512

@@ -84,7 +84,7 @@ class Report(NamedTuple):
     """What one round of one seed has to say."""
 
     metrics: dict[str, Any]  # reproducible
-    member: Member | None  # of the policy that entered the cover in this round
+    member: Any | None  # what is kept of the policy that entered the cover in this round, such as a `Member`
 
 
 class NonFinite(RuntimeError):

@@ -4,7 +4,7 @@ Calling a compiled program costs as much as some ten small products of matrices,
 a step is no more than that. Random numbers are drawn beforehand, for a batch of episodes. Convolutions are compiled.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -27,8 +27,11 @@ class Choices(NamedTuple):
 class Actor:
     """A policy whose weights lie on the host: observations in, parameters of the action distribution out."""
 
-    def __init__(self, policy: ActorCritic) -> None:
+    def __init__(self, policy: Any) -> None:
         self._policy = policy
+        if not isinstance(policy, ActorCritic):  # one without layers of its own is compiled
+            self._policy, self._has_convolutions = jax.device_put(policy), True
+            return
         self._has_convolutions = isinstance(policy.actor_body.layers[0], Conv)
         self._layers = [(np.asarray(layer.weight), np.asarray(layer.bias)) for layer in policy.actor_body.layers]
         self._head = np.asarray(policy.actor_head.weight), np.asarray(policy.actor_head.bias)

@@ -85,6 +85,11 @@ class Agent:
         """The program that plays a policy from the start state."""
         return visit_program(Visitor(self.env, self.rounds.visit_episodes(self)), self.lanes)
 
+    @property
+    def programs(self) -> tuple[Any, ...]:
+        """Both programs, for their compilations."""
+        return self.improve, self.visit
+
     def init(self, seed: int) -> SeedState:
         """A seed before its first round."""
         return self.rounds.begin(self, seed)
@@ -158,6 +163,12 @@ class Agent:
         return jax.tree.map(lambda *leaves: np.concatenate(leaves), *(cover.members for cover in covers))
 
 
+def network_template(config: Any, env: Environment) -> ActorCritic:
+    """A policy of the shape that the settings train."""
+    spaces = env.observation_space, env.action_space
+    return init_actor_critic(np.random.default_rng(0), *spaces, **config.ppo.network)
+
+
 def check_updates(state: SeedState, outputs: ImproveOutputs) -> None:
     """Raise if a reward, observation, bonus or loss of the round was not finite."""
     finite = np.asarray(outputs.finite)
@@ -172,7 +183,7 @@ def check_updates(state: SeedState, outputs: ImproveOutputs) -> None:
     )
 
 
-def check_visits(state: SeedState, visits: Visits) -> None:
+def check_visits(state: Any, visits: Any) -> None:
     """Raise if the visits of a policy hold a number that is not finite."""
     if not bool(visits.finite):
         raise NonFinite(
@@ -182,7 +193,7 @@ def check_visits(state: SeedState, visits: Visits) -> None:
         )
 
 
-def after_round(env: Environment, state: SeedState, done: Explored) -> tuple[SeedState, dict[str, Any]]:
+def after_round(env: Environment, state: Any, done: Explored) -> tuple[Any, dict[str, Any]]:
     """The state with the round counted and its best policy kept, and the metrics that every round has."""
     visits, output = done.seen, done.improved
     reachable = env.reachable_cells(env.instance(int(state.seed)))  # the grid cells of which `coverage` is a share

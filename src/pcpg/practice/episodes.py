@@ -7,6 +7,7 @@ import numpy as np
 
 from pcpg.cover.rollin import RollIn
 from pcpg.envs.host import HostEnvironment
+from pcpg.envs.spaces import Discrete
 from pcpg.policies import host
 from pcpg.policies.networks import ActorCritic
 
@@ -25,16 +26,20 @@ class Played(NamedTuple):
 
 def play(
     env: HostEnvironment,
-    policy: ActorCritic,
+    policy: Any,
     rng: np.random.Generator,
     num_episodes: int,
     *,
     roll_in: RollIn | None = None,
     epsilon: float = 0.0,
     greedy: bool = False,
+    candidates: np.ndarray | None = None,
 ) -> Played:
-    """Whole episodes from the start; with a roll-in, the first own step is epsilon-greedy."""
-    steps, space = env.max_steps, env.action_space
+    """Whole episodes from the start; with a roll-in, the first own step is epsilon-greedy.
+
+    With `candidates` policies choose among these by number, and so are their actions recorded.
+    """
+    steps, space = env.max_steps, env.action_space if candidates is None else Discrete(len(candidates))
     seeds = rng.integers(2**31, size=num_episodes).tolist()
     choices = host.draw(rng, space, steps, num_episodes)
     shape = (steps, num_episodes)
@@ -62,7 +67,7 @@ def play(
             if played.length is not None:
                 flip = (played.length[wave] == t) & (choices.flips[wave] < epsilon)
                 actions[flip] = choices.random[wave][flip]
-            moved = env.players.step(actions, alive)
+            moved = env.players.step(actions if candidates is None else candidates[actions], alive)
             observations = np.where(_like(alive, moved.observations), moved.observations, observations)
             played.actions[t, wave] = actions
             played.rewards[t, wave] = np.where(alive, moved.rewards, 0.0)
@@ -78,7 +83,7 @@ def play(
 class _Cast:
     """Who acts in which episode: the policy, or before it one of the cover."""
 
-    def __init__(self, policy: ActorCritic, roll_in: RollIn | None, num_episodes: int) -> None:
+    def __init__(self, policy: Any, roll_in: RollIn | None, num_episodes: int) -> None:
         self.policy = host.Actor(policy)
         self.rollers: list[host.Actor] = []
         self.length = np.zeros(num_episodes, np.int32)

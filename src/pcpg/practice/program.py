@@ -78,6 +78,32 @@ class Program(Generic[Inputs, Outputs]):
         return self._compiled
 
 
+class Programs(Generic[Inputs, Outputs]):
+    """A program for each shape of inputs: seeds of one shape run together, so none depends on the others' shapes."""
+
+    def __init__(self, function: Callable[[Inputs], Outputs], lanes: int) -> None:
+        self.function, self.lanes = function, lanes
+        self._by_shape: dict[Any, Program[Inputs, Outputs]] = {}
+
+    @property
+    def compilations(self) -> int:
+        return sum(program.compilations for program in self._by_shape.values())
+
+    @property
+    def compile_seconds(self) -> float:
+        return sum(program.compile_seconds for program in self._by_shape.values())
+
+    def __call__(self, inputs: Sequence[Inputs]) -> list[Outputs]:
+        """The outputs for each seed's inputs, as NumPy arrays."""
+        shapes = [tuple((leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(one)) for one in inputs]
+        outputs: dict[int, Outputs] = {}
+        for shape in dict.fromkeys(shapes):
+            which = [number for number, own in enumerate(shapes) if own == shape]
+            program = self._by_shape.setdefault(shape, Program(self.function, self.lanes))
+            outputs |= dict(zip(which, program([inputs[number] for number in which]), strict=True))
+        return [outputs[number] for number in range(len(inputs))]
+
+
 def _pack(batch: Sequence[Inputs], lanes: int, axes: Any) -> Any:
     if lanes == 1:
         return batch[0]

@@ -61,8 +61,11 @@ def flatten(tree: Any) -> dict[str, np.ndarray]:
     return arrays
 
 
-def unflatten(like: Tree, arrays: Mapping[str, np.ndarray]) -> Tree:
-    """A tree built as `like` (arrays or shapes with dtypes), with the numpy arrays of `arrays` as leaves."""
+def unflatten(like: Tree, arrays: Mapping[str, np.ndarray], *, any_shape: bool = False) -> Tree:
+    """A tree built as `like` (arrays or shapes with dtypes), with the numpy arrays of `arrays` as leaves.
+
+    With `any_shape` only names and dtypes must be those of `like`.
+    """
     import jax.tree_util as jtu
 
     expected = dict(_named_leaves(like))
@@ -70,7 +73,7 @@ def unflatten(like: Tree, arrays: Mapping[str, np.ndarray]) -> Tree:
     wrong = [
         f"{name or 'the array'}: found {_kind(arrays[name])}, expected {_kind(leaf)}"
         for name, leaf in expected.items()
-        if _kind(arrays[name]) != _kind(leaf)
+        if (np.dtype(arrays[name].dtype) != np.dtype(leaf.dtype) if any_shape else _kind(arrays[name]) != _kind(leaf))
     ]
     if wrong:
         raise DoesNotFit("; ".join(wrong[:5]) + _and_more(len(wrong)))

@@ -68,6 +68,8 @@ def build_agent(config: RunConfig, covers: Covers | None = None, reward: Reward 
     """The agent of a run; compiles nothing yet. With covers it explores no more."""
     env, algorithm = make_run_env(config, reward), ALGORITHMS[config.algo]
     lanes = config.lanes or default_lanes()
+    if algorithm.rounds is None:
+        return algorithm.agent(env, config.agent, lanes)
     if algorithm.exploit is None:
         return Agent(env, config.agent, algorithm.rounds, lanes)
     if covers is not None:
@@ -232,11 +234,11 @@ class _Loop:
 
     @property
     def _programs(self) -> tuple[Any, ...]:
-        return self.agent.improve, self.agent.visit
+        return self.agent.programs
 
     @property
     def _compiled(self) -> bool:
-        return all(program.compilations for program in self._programs)
+        return any(program.compilations for program in self._programs) and self.step > 1
 
     def _compile_seconds(self) -> float:
         return sum(p.compile_seconds - s for p, (_, s) in zip(self._programs, self.compiled_before, strict=True))

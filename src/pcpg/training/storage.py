@@ -23,8 +23,11 @@ from pcpg.algorithms import ALGORITHMS
 from pcpg.cover.cover import Cover, empty_cover, with_weights
 from pcpg.envs.protocol import Environment
 from pcpg.features.base import FeatureMap
-from pcpg.policies.networks import ActorCritic, init_actor_critic
+from pcpg.policies.kernel import GreedyPolicy
+from pcpg.policies.networks import ActorCritic
 from pcpg.practice.agent import Agent, Covers
+from pcpg.practice.kept import Batch
+from pcpg.practice.replay import ReplayState, no_members
 from pcpg.run_config import RunConfig
 from pcpg.runs import checkpoints
 from pcpg.runs.arrays import encode_arrays, flatten, read_arrays, unflatten, write_arrays
@@ -51,6 +54,9 @@ def unpack_states(
     """The states of all seeds from a checkpoint and the member files; `fresh` are the seeds before round 0."""
     states = []
     for start in fresh:
+        if isinstance(start, ReplayState):
+            states.append(_with_data(start, _of_seed(int(start.seed), arrays), members))
+            continue
         state = unflatten(_moving(start), _of_seed(int(start.seed), arrays))
         cover = start.cover
         if cover is not None and cover.size == 0:  # not one that was there before the first round
@@ -100,22 +106,50 @@ def read_policies(folder: RunFolder, config: RunConfig, env: Environment, kind: 
     """The final or the best policy of each seed."""
     arrays, like = read_arrays(folder.policy), policy_template(config, env)
     return [
-        unflatten(like, {name[len(prefix) :]: leaf for name, leaf in arrays.items() if name.startswith(prefix)})
+        unflatten(
+            like,
+            {name[len(prefix) :]: leaf for name, leaf in arrays.items() if name.startswith(prefix)},
+            any_shape=isinstance(like, GreedyPolicy),
+        )
         for prefix in (f"{seed}/{kind}" for seed in config.seed_list)
     ]
 
 
 def policy_template(config: RunConfig, env: Environment) -> ActorCritic:
-    """A policy of the shape that the run trains."""
-    spaces = env.observation_space, env.action_space
-    return init_actor_critic(np.random.default_rng(0), *spaces, **config.agent.ppo.network)
+    """A policy of the kind that the run trains."""
+    return ALGORITHMS[config.algo].template(config.agent, env)
 
 
-def _moving(state: SeedState) -> SeedState:
+def _moving(state: Any) -> Any:
+    if isinstance(state, ReplayState):
+        return state._replace(kept=None, cover=state.cover._replace(w=None, landmarks=None, visits=None))
     if state.cover is None:
         return state
     head = Cover(None, np.zeros((0, 0, 0)), state.cover.weights, state.cover.size)
     return state._replace(cover=head)
+
+
+def _with_data(
+    start: ReplayState, arrays: Mapping[str, np.ndarray], members: Sequence[Mapping[str, np.ndarray]]
+) -> ReplayState:
+    """A seed that keeps its data: from a checkpoint, and from the rounds in the member files."""
+    state, kept = unflatten(_moving(start), arrays, any_shape=True), start.kept
+    assert kept is not None
+    room = state.model.landmarks.capacity
+    cover = no_members(len(state.model.w), room)
+    for part in members[: int(state.cover.size)]:
+        own = _of_seed(int(start.seed), part)
+        prefix = ".batch."
+        kept.restore(Batch(**{name[len(prefix) :]: leaf for name, leaf in own.items() if name.startswith(prefix)}))
+        if own[".features"] == state.features:
+            w, visits = own[".w"], own[".visits"]
+            cover = cover._replace(
+                w=np.concatenate([cover.w, np.pad(w, ((0, 0), (0, room - w.shape[-1])))[None]]),
+                landmarks=np.append(cover.landmarks, own[".landmarks"]),
+                visits=np.concatenate([cover.visits, np.pad(visits, (0, room - len(visits)))[None]]),
+            )
+    cover = cover._replace(weights=state.cover.weights, size=state.cover.size)
+    return state._replace(cover=cover, kept=kept)
 
 
 def _prefixed(seed: int, arrays: Arrays) -> Arrays:

@@ -1,0 +1,145 @@
+"""Kernel features over landmarks that are taken from the data (Nystrom, by a pivoted Cholesky factorisation).
+
+| symbol   | name      | meaning                                                                             |
+|----------|-----------|-------------------------------------------------------------------------------------|
+| k(u, v)  | kernel    | exp(-|u - v|^2 / 2) of scaled observations, u = s / (scale h)                       |
+| Z        | places    | landmarks: observations that the earlier ones leave unexplained by more than `tol`  |
+| L        |           | Cholesky factor of k(Z, Z); `root` is L^-1                                          |
+| phi(s)   | phi       | L^-1 k(Z, s): k(s, t) = phi(s)' phi(t) + what the landmarks leave out               |
+| rest(s)  | rest_of   | 1 - |phi(s)|^2, in [0, 1]: 1 far from all landmarks, 0 at one                       |
+| share(s) | shares    | softmax over landmarks of a kernel `SHARP` times narrower: weights of an averager   |
+
+A new landmark adds a coordinate and leaves the earlier ones as they are, so what was counted in these features stays
+valid. Arrays have a fixed capacity M, so that a landmark more compiles nothing; coordinates without one are zero.
+"""
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from pcpg.shapes import Array, Bool, Float, Int, Shaped
+
+HIGHEST = jax.lax.Precision.HIGHEST
+SHARP = 3.0
+"""How much narrower the kernel of an averager is: values are then told apart where covariances may still overlap."""
+
+
+class Landmarks(eqx.Module):
+    """Landmarks with room for M of them."""
+
+    inverse_scale: Float[Array, " size"]  # 1 / (scale h)
+    places: Float[Array, "M size"]  # scaled
+    root: Float[Array, "M M"]  # L^-1, zero beyond `count`
+    count: Int[Array, ""]
+
+    @property
+    def capacity(self) -> int:
+        return self.places.shape[0]
+
+    def phi(self, x: Float[Array, "n size"]) -> Float[jax.Array, "n M"]:
+        """The features of observation vectors."""
+        active = jnp.arange(self.capacity) < self.count
+        kernel = jnp.where(active, jnp.exp(-0.5 * _distances(x, self.inverse_scale, self.places)), 0.0)
+        return jnp.matmul(kernel, jnp.asarray(self.root).T, precision=HIGHEST)
+
+    def shares(self, x: Float[Array, "n size"]) -> Float[jax.Array, "n M"]:
+        """How an observation is shared among the landmarks, a distribution; zeros where there is no landmark yet."""
+        return shares_of(x, self.inverse_scale, self.places, self.count)
+
+
+def shares_of(
+    x: Float[Array, "n size"],
+    inverse_scale: Float[Array, " size"],
+    places: Float[Array, "M size"],
+    count: Int[Array, ""],
+) -> Float[jax.Array, "n M"]:
+    """How each observation is shared among the first `count` landmarks."""
+    active = jnp.arange(places.shape[0]) < count
+    logits = jnp.where(active, -0.5 * SHARP**2 * _distances(x, inverse_scale, places), -1e9)
+    return jax.nn.softmax(logits, axis=-1) * (count > 0)
+
+
+def _distances(x: Array, inverse_scale: Array, places: Array) -> jax.Array:
+    """Squared distances of scaled observations to landmarks, [n, M]."""
+    u, places = x * inverse_scale, jnp.asarray(places)
+    inner = jnp.matmul(u, places.T, precision=HIGHEST)
+    squares = jnp.sum(u**2, axis=-1)[:, None] + jnp.sum(places**2, axis=-1)
+    return jnp.maximum(squares - 2 * inner, 0.0)
+
+
+def no_landmarks(inverse_scale: Float[np.ndarray, " size"], capacity: int) -> Landmarks:
+    """Room for landmarks, and none yet."""
+    return Landmarks(
+        np.asarray(inverse_scale, np.float32),
+        np.zeros((capacity, len(inverse_scale)), np.float32),
+        np.zeros((capacity, capacity), np.float32),
+        np.zeros((), np.int32),
+    )
+
+
+def with_capacity(landmarks: Landmarks, capacity: int) -> Landmarks:
+    """The same landmarks with room for more; on the host."""
+    more = capacity - landmarks.capacity
+    places = np.pad(np.asarray(landmarks.places), ((0, more), (0, 0)))
+    root = np.pad(np.asarray(landmarks.root), ((0, more), (0, more)))
+    return Landmarks(np.asarray(landmarks.inverse_scale), places, root, np.asarray(landmarks.count))
+
+
+def rest_of(phi: Float[Array, "n M"]) -> Float[jax.Array, " n"]:
+    """What the landmarks leave unexplained of each observation."""
+    return jnp.clip(1.0 - jnp.sum(jnp.square(phi), axis=-1), 0.0, 1.0)
+
+
+class _Growing(NamedTuple):
+    landmarks: Landmarks
+    phi: jax.Array
+    rest: jax.Array
+
+
+def extend_landmarks(
+    landmarks: Landmarks, x: Float[Array, "n size"], allowed: Bool[Array, " n"], tol: float
+) -> Landmarks:
+    """The landmarks with rows of x added, the least explained first, until none is left above `tol` or M is full."""
+    u = x * landmarks.inverse_scale
+
+    def more(now: _Growing) -> jax.Array:
+        return (jnp.max(now.rest) > tol) & (now.landmarks.count < landmarks.capacity)
+
+    def add(now: _Growing) -> _Growing:
+        marks, phi, rest = now
+        i, at = jnp.argmax(rest), marks.count
+        length = jnp.sqrt(rest[i])
+        row = (-jnp.matmul(phi[i], marks.root, precision=HIGHEST)).at[at].add(1.0) / length
+        kernel = jnp.exp(-0.5 * jnp.sum(jnp.square(u - u[i]), axis=-1))
+        new = (kernel - jnp.matmul(phi, phi[i], precision=HIGHEST)) / length
+        places, root = jnp.asarray(marks.places).at[at].set(u[i]), jnp.asarray(marks.root).at[at].set(row)
+        larger = Landmarks(marks.inverse_scale, places, root, at + 1)
+        rest = jnp.where(allowed, jnp.clip(rest - new**2, 0.0, 1.0), 0.0).at[i].set(0.0)
+        return _Growing(larger, phi.at[:, at].set(new), rest)
+
+    start = jax.tree.map(jnp.asarray, landmarks)
+    phi = start.phi(x)
+    first = _Growing(start, phi, jnp.where(allowed, rest_of(phi), 0.0))
+    return jax.lax.while_loop(more, add, first).landmarks
+
+
+def inverse_scale_of(x: Shaped[np.ndarray, "n size"], ratio: float, most: int = 500) -> Float[np.ndarray, " size"]:
+    """1 / (scale h) from data: scale is the range of each entry, h `ratio` times the median distance of two rows.
+
+    Rows are distinct observations. An entry that does not vary has the usual range of the others, so that a value it
+    takes later is told apart.
+    """
+    x = np.asarray(x, np.float64)
+    spread = x.max(axis=0) - x.min(axis=0)
+    moved = spread > 1e-8
+    scale = np.where(moved, spread, np.median(spread[moved]) if moved.any() else 1.0)
+    rows = np.unique(x / scale, axis=0)
+    if len(rows) > most:
+        rows = rows[np.random.default_rng(0).choice(len(rows), most, replace=False)]
+    squares = np.sum(rows**2, axis=1)
+    gaps = np.sqrt(np.maximum(squares[:, None] + squares - 2 * rows @ rows.T, 0.0))[np.triu_indices(len(rows), 1)]
+    h = ratio * float(np.median(gaps)) if gaps.size else 1.0
+    return (1.0 / (scale * h)).astype(np.float32)

@@ -1,0 +1,126 @@
+"""Policies of an averager over landmarks: the greedy one, and the one that explores."""
+
+import itertools
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from pcpg.cover.pairs import pair_bonuses
+from pcpg.envs.spaces import Box, Discrete, MultiDiscrete, Space
+from pcpg.features.landmarks import HIGHEST, Landmarks, shares_of
+from pcpg.policies.distributions import Distribution, categorical
+from pcpg.shapes import Array, Float, Int, Scalar, Shaped
+
+SURE = 60.0
+"""Logit of the chosen action, the others being 0: sampling then is choosing."""
+EXACT = -12.0
+"""Logarithm of the standard deviation of a real action that is chosen."""
+MOST_ACTIONS = 1024
+
+
+def values_at(
+    shares: Float[Array, "n M"], w: Float[Array, "A M"], low: Scalar, high: Scalar
+) -> Float[jax.Array, "n A"]:
+    """f of each observation, cut to what is possible."""
+    return jnp.clip(jnp.matmul(shares, jnp.asarray(w).T, precision=HIGHEST), low, high)
+
+
+def optimistic(f: Float[Array, "n A"], bonus: Float[Array, "n A"]) -> Float[jax.Array, "n A"]:
+    """The larger of the value and the bonus: a pair is worth what it shows, or what it leads to."""
+    return jnp.maximum(f, bonus)
+
+
+class GreedyPolicy(eqx.Module):
+    """The action of the largest value. `outputs` speaks for the environment's own actions."""
+
+    landmarks: Landmarks
+    w: Float[Array, "A M"]
+    choices: Float[Array, "A parameters"]  # of the distribution that chooses each candidate for sure
+
+    def values(self, observations: Shaped[Array, "..."]) -> Float[jax.Array, "n A"]:
+        """f of each observation."""
+        return values_at(self.landmarks.shares(vectors(observations)), self.w, -jnp.inf, jnp.inf)
+
+    def outputs(self, observations: Shaped[Array, "..."]) -> Float[jax.Array, "*batch parameters"]:
+        """Parameters of the environment's action distribution, for observations [*batch, ...]."""
+        return jnp.asarray(self.choices)[jnp.argmax(self.values(observations), axis=-1)]
+
+
+class MemberPolicy(eqx.Module):
+    """A policy of the cover, as it rolls in: sure of its candidate. `outputs` are logits over candidates."""
+
+    inverse_scale: Float[Array, " size"]
+    places: Float[Array, "M size"]
+    count: Int[Array, ""]  # landmarks there were when it joined
+    w: Float[Array, "A M"]
+
+    def outputs(self, observations: Shaped[Array, "..."]) -> Float[jax.Array, "n A"]:
+        shares = shares_of(vectors(observations), self.inverse_scale, self.places, self.count)
+        f = values_at(shares, self.w, 0.0, 1.0)
+        # Ties are left to chance: where a member knows nothing it plays at random.
+        return jnp.float32(SURE) * (f >= jnp.max(f, axis=-1, keepdims=True) - 1e-6)
+
+
+class ExploringPolicy(eqx.Module):
+    """Chooses by the larger of value and bonus. `outputs` are logits over candidates."""
+
+    landmarks: Landmarks
+    w: Float[Array, "A M"]
+    whitenings: Float[Array, "A M M"]
+    sharpness: Float[Array, ""]  # candidates are chosen with odds of their worth to this power
+    bonus_coef: Float[Array, ""]
+
+    def worth(self, observations: Shaped[Array, "..."]) -> Float[jax.Array, "n A"]:
+        """max(f, b) of each observation."""
+        x = vectors(observations)
+        bonus = pair_bonuses(self.landmarks.phi(x), jnp.asarray(self.whitenings)) * self.bonus_coef
+        return optimistic(values_at(self.landmarks.shares(x), self.w, 0.0, 1.0), bonus)
+
+    def outputs(self, observations: Shaped[Array, "..."]) -> Float[jax.Array, "n A"]:
+        return self.sharpness * jnp.log(self.worth(observations) + 1e-6)
+
+
+def vectors(observations: Shaped[Array, "..."]) -> Float[jax.Array, "n size"]:
+    """Observations as rows of real numbers; pictures in [0, 1]."""
+    x = jnp.asarray(observations)
+    scale = 255.0 if x.dtype == jnp.uint8 else 1.0
+    return x.reshape(x.shape[0], -1).astype(jnp.float32) / scale
+
+
+def candidate_actions(space: Space, number: int) -> Shaped[np.ndarray, "A ..."]:
+    """The actions among which the largest value is sought: all of them, or a grid of about `number` real ones."""
+    if isinstance(space, Discrete):
+        return np.arange(space.n, dtype=np.int32)
+    if isinstance(space, MultiDiscrete):
+        if int(np.prod(space.sizes)) > MOST_ACTIONS:
+            raise ValueError(
+                f"keeping data needs actions that can be listed, at most {MOST_ACTIONS}, got {np.prod(space.sizes)}: "
+                "use another algorithm"
+            )
+        return np.array(list(itertools.product(*map(range, space.sizes))), np.int32)
+    if isinstance(space, Box):
+        (size,) = space.shape
+        each = max(2, round(number ** (1 / size)))
+        if each**size > MOST_ACTIONS:
+            raise ValueError(f"keeping data needs at most {MOST_ACTIONS} actions on a grid, got {each}^{size}")
+        line = np.linspace(space.low, space.high, each)
+        return np.array(list(itertools.product(*[line] * size)), np.float32)
+    raise ValueError(f"actions must be Discrete, MultiDiscrete or Box, got {space}")
+
+
+def sure_choices(space: Space, candidates: Shaped[np.ndarray, "A ..."]) -> Float[np.ndarray, "A parameters"]:
+    """For each candidate, parameters of the space's distribution under which it is chosen for sure."""
+    if isinstance(space, Discrete):
+        return SURE * np.eye(space.n, dtype=np.float32)
+    if isinstance(space, MultiDiscrete):
+        parts = [SURE * np.eye(n, dtype=np.float32)[candidates[:, i]] for i, n in enumerate(space.sizes)]
+        return np.concatenate(parts, axis=1)
+    return np.concatenate([candidates, np.full_like(candidates, EXACT)], axis=1).astype(np.float32)
+
+
+def among(candidates: Shaped[np.ndarray, "A ..."]) -> Distribution:
+    """A softmax over candidates, by number; the environment sees the candidate itself."""
+    table = jnp.asarray(candidates)
+    return categorical(len(candidates))._replace(to_env=lambda actions: table[actions])

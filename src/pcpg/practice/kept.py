@@ -1,0 +1,119 @@
+"""The transitions that a seed keeps: all of them, in the order in which they came, and a sample that fits draw from.
+
+An observation is kept once and has a number; a transition is numbers. The sample is drawn when data arrive: a pair
+(s, a) is chosen with probability min(1, c b(s, a)), b its bonus at that time, and weighs the inverse (online leverage
+sampling). So what is new is always in it, what is known grows in it as a logarithm, and weighted sums over it estimate
+those over all data without bias.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+
+class Batch(NamedTuple):
+    """The transitions of one round, as they are written once to the run folder."""
+
+    observations: np.ndarray  # [n, ...] that no earlier round had met
+    code: np.ndarray  # [k] int32, number of the observation
+    next_code: np.ndarray  # [k] int32
+    action: np.ndarray  # [k] int32, number of the candidate
+    reward: np.ndarray  # [k] float32
+    terminated: np.ndarray  # [k] bool
+    truncated: np.ndarray  # [k] bool: a time limit cut the episode there
+    first: np.ndarray  # [k] bool: the first step of an episode
+
+
+class Kept:
+    """All transitions of a seed. It only ever grows: exploration ends before its capacity is exceeded."""
+
+    def __init__(self, shape: tuple[int, ...], dtype: np.dtype) -> None:
+        self.size = 0  # transitions so far
+        self._observations = np.zeros((256, *shape), dtype)
+        self._numbers: dict[bytes, int] = {}
+        self._columns = {
+            name: np.zeros(4096, kind)
+            for name, kind in {
+                "code": np.int32,
+                "next_code": np.int32,
+                "action": np.int32,
+                "reward": np.float32,
+                "terminated": bool,
+                "truncated": bool,
+                "first": bool,
+            }.items()
+        }
+
+    @property
+    def observations(self) -> np.ndarray:
+        """All observations met, by number."""
+        return self._observations[: len(self._numbers)]
+
+    def column(self, name: str) -> np.ndarray:
+        """One entry of all transitions there are."""
+        return self._columns[name][: self.size]
+
+    def numbers_of(self, observations: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The number of each observation [n], and those that are new, which are added."""
+        flat = np.ascontiguousarray(observations).reshape(len(observations), -1)
+        rows = flat.view(np.dtype((np.void, flat.dtype.itemsize * flat.shape[1]))).reshape(-1)
+        distinct, where, inverse = np.unique(rows, return_index=True, return_inverse=True)
+        numbers, new = np.empty(len(distinct), np.int64), []
+        for index in np.argsort(where):  # in the order of their first appearance
+            name = distinct[index].tobytes()
+            if name not in self._numbers:
+                self._numbers[name] = len(self._numbers)
+                new.append(where[index])
+            numbers[index] = self._numbers[name]
+        added = observations[new]
+        self._add_observations(added)
+        return numbers[inverse.reshape(-1)].astype(np.int32), added
+
+    def first_codes(self, number: int) -> np.ndarray:
+        """Observations at which the newest episodes began, `number` of them, repeated where they are fewer."""
+        begun = np.unique(self.column("code")[self.column("first")][-number:])
+        return np.resize(begun, number)
+
+    def some_vectors(self, most: int = 5000) -> np.ndarray:
+        """Distinct observations as rows of real numbers, at most so many: the scale of features follows from them."""
+        some = self.observations
+        if len(some) > most:
+            some = some[np.sort(np.random.default_rng(len(some)).choice(len(some), most, replace=False))]
+        x = some.reshape(len(some), -1).astype(np.float64)
+        return x / 255.0 if some.dtype == np.uint8 else x
+
+    def batch_of(self, played: Any) -> Batch:
+        """The transitions of some episodes [T, E, ...], their observations numbered; they are not kept yet."""
+        alive = np.asarray(played.alive)
+        here, after = np.asarray(played.observations[:-1])[alive], np.asarray(played.observations[1:])[alive]
+        numbers, new = self.numbers_of(np.concatenate([here, after]))
+        first = np.zeros(alive.shape, bool)
+        first[0] = True
+        columns = (played.actions, played.rewards, played.terminated, played.truncated, first)
+        action, reward, terminated, truncated, first = (np.asarray(column)[alive] for column in columns)
+        code, next_code = np.split(numbers, 2)
+        return Batch(new, code, next_code, action.astype(np.int32), reward, terminated, truncated, first)
+
+    def add(self, batch: Batch) -> None:
+        """Keep the transitions of a round; its observations are known by number already."""
+        end = self.size + len(batch.code)
+        for name, column in self._columns.items():
+            if end > len(column):
+                column = np.concatenate([column, np.zeros(max(end - len(column), len(column)), column.dtype)])
+                self._columns[name] = column
+            column[self.size : end] = getattr(batch, name)
+        self.size = end
+
+    def restore(self, batch: Batch) -> None:
+        """Keep a round that was read from disk."""
+        self.numbers_of(batch.observations)
+        self.add(batch)
+
+    def _add_observations(self, new: np.ndarray) -> None:
+        end = len(self._numbers)
+        if end > len(self._observations):
+            room = np.zeros((max(end, 2 * len(self._observations)), *self._observations.shape[1:]), new.dtype)
+            room[: len(self._observations)] = self._observations
+            self._observations = room
+        if len(new):
+            self._observations[end - len(new) : end] = new
