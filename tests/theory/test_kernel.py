@@ -8,7 +8,7 @@ from sklearn.gaussian_process import kernels as other
 
 from pcpg.features.kernels import RBF, Indicator, Linear, Matern, Product
 from pcpg.theory import critic, exact
-from pcpg.theory.rkhs import DualCover, DualRegression, nystrom, nystrom_form
+from pcpg.theory.kernel import DualCover, DualRegression, nystrom, nystrom_form
 
 seeds = st.integers(0, 2**31)
 
@@ -47,8 +47,7 @@ def test_distances_far_from_the_origin_keep_their_digits():
 
 
 @pytest.mark.parametrize("bad", [lambda: RBF(0.0), lambda: Matern(1.0, 0.7), lambda: Product(RBF(), RBF(), 0)])
-@pytest.mark.usefixtures("unchecked")
-def test_kernels_out_of_range_are_refused(bad):
+def test_kernels_out_of_range_are_refused(bad, unchecked):
     with pytest.raises(ValueError, match=r"expected|needs"):
         bad()
     with pytest.raises(ValueError, match="points"):
@@ -57,16 +56,16 @@ def test_kernels_out_of_range_are_refused(bad):
 
 @settings(max_examples=20, deadline=None)
 @given(seeds, st.sampled_from([1e-3, 1.0]), st.sampled_from([1, 3, 7]))
-def test_with_the_linear_kernel_the_dual_bonus_equals_the_primal_one(seed, lam, blocks):
+def test_with_the_linear_kernel_the_dual_bonus_equals_the_primal_one(seed, ridge, blocks):
     x, queries = points(seed, 40), points(seed + 1, 15)
     weights = np.random.default_rng(seed).random(40) / 10
-    dual = DualCover(Linear(), lam)
+    dual = DualCover(Linear(), ridge)
     for part in np.array_split(np.arange(40), blocks):  # added block by block
         dual.extend(x[part], weights[part])
-    sigma = (x.T * weights) @ x + lam * np.eye(3)
+    sigma = (x.T * weights) @ x + ridge * np.eye(3)
     primal = exact.form(queries[:, None], sigma)[:, 0]
     np.testing.assert_allclose(dual.form(queries, block=4), primal, rtol=1e-8, atol=1e-8)
-    assert dual.information_gain() == pytest.approx(np.linalg.slogdet(sigma / lam)[1], abs=1e-8)
+    assert dual.information_gain() == pytest.approx(np.linalg.slogdet(sigma / ridge)[1], abs=1e-8)
 
 
 @settings(max_examples=20, deadline=None)
@@ -95,11 +94,11 @@ def test_an_empty_cover_knows_nothing_and_visits_lower_the_form():
 @settings(max_examples=15, deadline=None)
 @given(seeds, st.sampled_from([1e-2, 1e-4, 1e-8]))
 def test_inducing_points_change_the_form_by_no_more_than_stated(ratios, seed, tolerance):
-    x, queries, lam = points(seed, 80, 2), points(seed + 1, 20, 2), 0.5
+    x, queries, ridge = points(seed, 80, 2), points(seed + 1, 20, 2), 0.5
     weights = np.full(80, 1 / 80)
-    truth = DualCover(RBF(0.7), lam).extend(x, weights).form(queries)
+    truth = DualCover(RBF(0.7), ridge).extend(x, weights).form(queries)
     made = nystrom(RBF(0.7), x, tolerance)
-    found = nystrom_form(made, x, weights, queries, lam)
+    found = nystrom_form(made, x, weights, queries, ridge)
     assert made.residual <= tolerance and len(made.inducing) < 80
     ratios.check("Nystrom: error of the form <= stated", np.abs(found.form - truth).max(), found.error)
 
