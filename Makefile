@@ -17,7 +17,7 @@ RLBERRY_INSTALLED := $(RLBERRY_VENV)/.installed
 LOCK_VENV := .cache/lock
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint docs bench peers agreement lock clean
+.PHONY: help install demo test quick lint docs bench peers agreement lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -44,12 +44,16 @@ lint: $(INSTALLED) ## ruff and basedpyright
 	$(BIN)/basedpyright --pythonpath $(BIN)/python
 
 # Compiled programs are native code: the workers share a cache that is this clone's own and nobody else's.
-test: export JAX_COMPILATION_CACHE_DIR := $(CURDIR)/.cache/jax
-test: export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS := 0
-test bench: export OPENBLAS_NUM_THREADS := 1
+test quick: export JAX_COMPILATION_CACHE_DIR := $(CURDIR)/.cache/jax
+test quick: export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS := 0
+test quick bench: export OPENBLAS_NUM_THREADS := 1
 test: lint ## lint, then all tests that need no accelerator; PYTEST_FLAGS are passed on
 	@mkdir -p .cache && mkdir -p -m 700 .cache/jax
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m "not gpu" $(PYTEST_FLAGS)
+
+quick: $(INSTALLED) ## the tests that take about three minutes together on two cores
+	@mkdir -p .cache && mkdir -p -m 700 .cache/jax
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m "not gpu and not slow" $(PYTEST_FLAGS)
 
 docs: $(INSTALLED) ## the documentation, with warnings as errors, into docs/_build
 	$(BIN)/python -m sphinx -W --keep-going docs docs/_build

@@ -14,6 +14,8 @@ from pcpg.practice import pcpg as practice
 from pcpg.practice.agent import Agent, Turn
 from pcpg.state import EXPLORE, SeedState
 
+pytestmark = pytest.mark.slow
+
 Tiny = Callable[..., dict[str, Any]]
 
 

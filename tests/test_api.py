@@ -21,6 +21,8 @@ from pcpg.runs.errors import FolderTaken, NotARun
 from pcpg.runs.metrics import read_metrics
 from pcpg.training.loop import Progress
 
+pytestmark = pytest.mark.slow
+
 Tiny = Callable[..., dict[str, Any]]
 README = Path(__file__).parents[1] / "README.md"
 

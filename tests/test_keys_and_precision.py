@@ -19,6 +19,8 @@ from pcpg.practice.baselines import BASELINE
 from pcpg.practice.pcpg import EXPLOIT_COVER, PCPG
 from pcpg.state import DONE
 
+pytestmark = pytest.mark.slow
+
 TINY = PPOConfig(num_updates=2, num_episodes=32, minibatch_size=32, hidden=(16,))
 LOCK = CombinationLock(horizon=2)
 

@@ -184,11 +184,11 @@ def test_every_command_has_a_help(cli: Cli, command: str) -> None:
 
 def test_the_help_of_train_depends_on_environment_and_algorithm(cli: Cli) -> None:
     default = cli("train", "--help").out
-    for flag in ("ENV", "--algo {pcpg,pcpg-bonus,ppo,ppo-rnd}", "--seeds", "--out", "--config", "--env.horizon"):
+    for flag in ("ENV", "--algo {pcpg,pcpg-bonus,ppo-rnd,ppo}", "--seeds", "--out", "--config", "--env.horizon"):
         assert flag in default
     assert "--explore.max-policies" in default and "--features" in default and "--budget" not in default
     ppo = cli("train", "CombinationLock-v0", "--algo", "ppo", "--help").out
-    assert "--budget" in ppo and "Environment steps for each seed" in squeezed(ppo)
+    assert "--budget" in ppo and "Environment steps per seed" in squeezed(ppo)
     assert "--explore" not in ppo and "--features" not in ppo and "--rnd" not in ppo
     assert "--rnd.coef" in cli("train", "CombinationLock-v0", "--algo", "ppo-rnd", "--help").out
     assert "--env.size" in cli("train", "Maze-v0", "--help").out

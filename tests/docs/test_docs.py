@@ -25,6 +25,8 @@ from pcpg.cli.flags import parse
 from pcpg.cli.main import COMMANDS, FreeCommand, Group, run_command
 from pcpg.runs.folder import RunFolder
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *sorted(path for path in DOCS.rglob("*.md") if "_build" not in path.parts)]

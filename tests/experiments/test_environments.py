@@ -4,7 +4,11 @@ import json
 import shutil
 from pathlib import Path
 
+import pytest
+
 from pcpg.experiments.environments import TASKS, Flags, make_cell, table
+
+pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "results" / "environments"

@@ -12,6 +12,8 @@ from pcpg.experiments import EXPERIMENTS, environments, harness, lock, maze, maz
 from pcpg.experiments.harness import Cell, Experiment, read_records, reproduce
 from pcpg.run_config import RunConfig
 
+pytestmark = pytest.mark.slow
+
 RESULTS = Path(__file__).parents[2] / "results"
 KEPT = {
     "lock": lock.EXPERIMENT,

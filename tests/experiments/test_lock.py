@@ -15,6 +15,8 @@ from pcpg.experiments import lock
 from pcpg.experiments.harness import run_or_read
 from pcpg.experiments.lock import PAPER_EPISODES, Flags, make_cell, paper_budget
 
+pytestmark = pytest.mark.slow
+
 BRIEF = from_plain(PCPGConfig, {"exploit": {"num_rounds": 7}}, "config", ALGORITHMS["pcpg"].preset)
 
 

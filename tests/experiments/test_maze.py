@@ -19,6 +19,8 @@ from pcpg.run_config import RunConfig
 from pcpg.runs.errors import NotARun
 from pcpg.runs.folder import RunFolder
 
+pytestmark = pytest.mark.slow
+
 RESULTS = Path(__file__).parents[2] / "results" / "maze"
 
 

@@ -11,6 +11,8 @@ from pcpg.experiments.harness import read_records, reproduce
 from pcpg.experiments.mountaincar import ALGOS, ENV, EXPERIMENT, Flags, table
 from pcpg.run_config import RunConfig
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def smoke(tmp_path_factory):

@@ -18,6 +18,8 @@ from pcpg.practice.rewards import Bonus, CoverArrays
 from pcpg.practice.visit import VisitInputs, Visitor
 from pcpg.state import weights_rng
 
+pytestmark = pytest.mark.slow
+
 SEED = np.uint32(3)
 CONFIG = PPOConfig(num_updates=1, num_episodes=8, num_epochs=2, minibatch_size=32, hidden=(16,))
 

@@ -19,6 +19,8 @@ from pcpg.theory.learners.q_learning import UCBQ, AggregatedQ, DelayedQ, Epsilon
 from pcpg.theory.learners.thompson import PSRL, RLSVI, OptimisticPSRL
 from pcpg.theory.settings import Settings, beta_from_mass
 
+pytestmark = pytest.mark.slow
+
 SEEDS = [100, 101]
 
 # learner, samples on RiverSwim

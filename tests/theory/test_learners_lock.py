@@ -16,6 +16,8 @@ from pcpg.theory.learners.pcpg import PCPG
 from pcpg.theory.learners.policy_optimisation import MDMPI, NPG, Reinforce
 from pcpg.theory.learners.q_learning import EpsilonGreedyQ
 
+pytestmark = pytest.mark.slow
+
 SEEDS = [100, 101]
 BUDGET = 6_000_000
 

@@ -16,6 +16,8 @@ import pcpg
 from pcpg.envs import tabular as env_tables
 from pcpg.theory import exact, problems, tabular
 
+pytestmark = pytest.mark.slow
+
 COVARIANCE_TOLERANCE, BONUS_TOLERANCE, VALUE_TOLERANCE = 0.03, 0.15, 0.05
 EXPLORE = {"max_policies": 10, "visit_episodes": 1024}
 RIDGE = 0.05  # of the comparison: large against the noise of a covariance, small against a visited pair

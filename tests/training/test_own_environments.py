@@ -16,6 +16,8 @@ from pcpg.api import RunWarning
 from pcpg.envs.adapters import names
 from pcpg.envs.options import InvalidOption
 
+pytestmark = pytest.mark.slow
+
 RESULTS = ("metrics.jsonl", "policy.safetensors", "summary.json")
 PPO = {"num_updates": 2, "num_episodes": 16, "minibatch_size": 16, "hidden": [8]}
 PCPG = {

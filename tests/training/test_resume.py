@@ -15,6 +15,8 @@ import pytest
 
 from pcpg.runs import checkpoints
 
+pytestmark = pytest.mark.slow
+
 Start = Callable[..., "subprocess.Popen[str]"]
 Alone = Callable[[str], dict[str, bytes]]
 SECONDS = 120.0

@@ -17,6 +17,8 @@ from pcpg.runs.arrays import read_arrays, write_arrays
 from pcpg.runs.errors import DamagedFile
 from pcpg.training.loop import start_run, train_run
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory, tiny: Callable[..., dict[str, Any]]) -> Path:

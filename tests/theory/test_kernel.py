@@ -47,7 +47,7 @@ def test_distances_far_from_the_origin_keep_their_digits():
 
 
 @pytest.mark.parametrize("bad", [lambda: RBF(0.0), lambda: Matern(1.0, 0.7), lambda: Product(RBF(), RBF(), 0)])
-def test_kernels_out_of_range_are_refused(bad):
+def test_kernels_out_of_range_are_refused(bad, unchecked):
     with pytest.raises(ValueError, match=r"expected|needs"):
         bad()
     with pytest.raises(ValueError, match="points"):
