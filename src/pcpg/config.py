@@ -192,8 +192,9 @@ class KeepConfig:
     capacity: int = 0
     """Most transitions kept per seed; nothing is dropped, exploration ends there. 0: 40 * max_steps^2 * (actions + 10),
     between 200,000 and 40 million."""
-    pool: int = 8192
-    """Transitions of one fit, drawn from the sample; four times as many for the task."""
+    pool: int = 0
+    """Transitions of one fit, drawn from the sample; four times as many for the task. 0: 8 * actions * landmarks,
+    between 4096 and 65536."""
     sample_rate: float = 8.0
     """A transition is sampled for fits with probability this times its bonus when it was met."""
     bandwidth: float = 0.35
@@ -206,10 +207,11 @@ class KeepConfig:
     """Real actions are chosen from a grid of about this many."""
 
     def __post_init__(self) -> None:
-        positive(self, "pool", "sample_rate", "bandwidth", "num_actions", "max_landmarks")
+        positive(self, "sample_rate", "bandwidth", "num_actions", "max_landmarks")
         within(self, "tolerance", 1e-4, 1.0)
-        if self.capacity < 0:
-            raise ValueError(f"capacity must be 0 (by the formula) or more, got {self.capacity}")
+        for name in ("capacity", "pool"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} must be 0 (by the formula) or more, got {getattr(self, name)}")
         if self.max_landmarks < 64 or self.max_landmarks & (self.max_landmarks - 1):
             raise ValueError(f"max_landmarks must be a power of two of at least 64, got {self.max_landmarks}")
 
@@ -230,7 +232,7 @@ class ReplayExploreConfig:
     """Backups per fit; 0: max_steps."""
     discount: float = 5.0
     """The discount factor is 1 - 1 / (this * max_steps)."""
-    min_value: float = 0.15
+    min_value: float = 0.2
     """Exploration ends when the largest bonus that the start promises was below this ..."""
     patience: int = 5
     """... for this many rounds in a row."""

@@ -126,17 +126,19 @@ def extend_landmarks(
     return jax.lax.while_loop(more, add, first).landmarks
 
 
-def inverse_scale_of(x: Shaped[np.ndarray, "n size"], ratio: float, most: int = 500) -> Float[np.ndarray, " size"]:
-    """1 / (scale h) from data: scale is the range of each entry, h `ratio` times the median distance of two rows.
+def inverse_scale_of(
+    x: Shaped[np.ndarray, "n size"], places: Shaped[np.ndarray, "m size"], ratio: float, most: int = 500
+) -> Float[np.ndarray, " size"]:
+    """1 / (scale h) from data: scale is the range of each entry, h `ratio` times the median distance of two places.
 
-    Rows are distinct observations. An entry that does not vary has the usual range of the others, so that a value it
-    takes later is told apart.
+    `x` are observations, `places` distinct ones that stand for where one can be. An entry that does not vary has the
+    usual range of the others, so that a value it takes later is told apart.
     """
     x = np.asarray(x, np.float64)
     spread = x.max(axis=0) - x.min(axis=0)
     moved = spread > 1e-8
     scale = np.where(moved, spread, np.median(spread[moved]) if moved.any() else 1.0)
-    rows = np.unique(x / scale, axis=0)
+    rows = np.unique(np.asarray(places, np.float64) / scale, axis=0)
     if len(rows) > most:
         rows = rows[np.random.default_rng(0).choice(len(rows), most, replace=False)]
     squares = np.sum(rows**2, axis=1)

@@ -79,7 +79,7 @@ class ExploringPolicy(eqx.Module):
         return optimistic(values_at(self.landmarks.shares(x), self.w, 0.0, 1.0), bonus)
 
     def outputs(self, observations: Shaped[Array, "..."]) -> Float[jax.Array, "n A"]:
-        return self.sharpness * jnp.log(self.worth(observations) + 1e-6)
+        return jnp.asarray(self.sharpness) * jnp.log(self.worth(observations) + 1e-6)
 
 
 def vectors(observations: Shaped[Array, "..."]) -> Float[jax.Array, "n size"]:

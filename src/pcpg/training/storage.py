@@ -27,7 +27,7 @@ from pcpg.policies.kernel import GreedyPolicy
 from pcpg.policies.networks import ActorCritic
 from pcpg.practice.agent import Agent, Covers
 from pcpg.practice.kept import Batch
-from pcpg.practice.replay import ReplayState, no_members
+from pcpg.practice.replay_state import ReplayState, no_members
 from pcpg.run_config import RunConfig
 from pcpg.runs import checkpoints
 from pcpg.runs.arrays import encode_arrays, flatten, read_arrays, unflatten, write_arrays

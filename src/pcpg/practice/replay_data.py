@@ -1,0 +1,179 @@
+"""From a seed's kept data to the inputs of the programs, and from their outputs to what a round has seen."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pcpg.cover.rollin import RollIn
+from pcpg.features.landmarks import Landmarks, inverse_scale_of
+from pcpg.policies.kernel import MemberPolicy
+from pcpg.practice.fitting import NO_ROLL_IN, Counted, CountInputs, Episodes, FitInputs, Model, grown, no_model
+from pcpg.practice.kept import Batch, Kept
+from pcpg.practice.replay_state import ReplayState, Sample, Seen, table_of_rows
+from pcpg.state import EXPLORE
+
+if TYPE_CHECKING:
+    from pcpg.practice.replay import ReplayAgent
+
+FIRST_LANDMARKS = 64
+GROUPS = 8
+"""Groups of episodes that share a member for their roll-in."""
+RESCALED = 0.2
+"""Features are made anew where the scale of some entry has changed by more than this, as a logarithm."""
+MOST_RECOUNTED = 16_384
+COARSE = 0.25
+"""Tolerance of the landmarks of a task: values need fewer of them than covariances, for so narrow a kernel."""
+
+
+def kept_of(state: ReplayState) -> Kept:
+    """The data of a seed; a checkpoint alone has none."""
+    assert state.kept is not None
+    return state.kept
+
+
+def fit_inputs(agent: "ReplayAgent", state: ReplayState) -> FitInputs:
+    kept, exploring, steps = kept_of(state), state.phase == EXPLORE, agent.env.max_steps
+    pairs = len(agent.candidates) * state.model.landmarks.capacity
+    room = (agent.config.replay.pool or min(max(8 * pairs, 4096), 65_536)) * (1 if exploring else 4)
+    index = state.sample.places
+    if len(index) > room:
+        rng = np.random.default_rng([int(state.seed), int(state.round), 1])
+        index = np.sort(rng.choice(index, room, replace=False))
+    room = room // 8 if len(index) <= room // 8 else room
+    code, next_code = kept.column("code")[index], kept.column("next_code")[index]
+    first = kept.first_codes(64)
+    codes, rows = np.unique(np.concatenate([code, next_code, first]), return_inverse=True)
+    k, rewards = len(index), kept.column("reward")
+    ended = kept.column("terminated")[index] | (kept.column("truncated")[index] & exploring)
+
+    def fill(values: np.ndarray, kind: Any) -> np.ndarray:
+        return np.concatenate([values.astype(kind), np.zeros(room - k, kind)])
+
+    return FitInputs(
+        landmarks=state.model.landmarks if exploring else refined_landmarks(agent, kept, index, state.model),
+        whitenings=state.model.whitenings if exploring else np.zeros((len(agent.candidates), 0, 0), np.float32),
+        x=table_of_rows(kept.observations[codes]),
+        row=fill(rows[:k], np.int32),
+        next_row=fill(rows[k : 2 * k], np.int32),
+        action=fill(kept.column("action")[index], np.int32),
+        reward=fill(np.zeros(k) if exploring else rewards[index], np.float32),
+        live=fill(~ended, np.float32),
+        weight=fill(np.ones(k), np.float32),
+        first_row=rows[2 * k :].astype(np.int32),
+        gamma=np.float32(1 - 1 / (agent.config.explore.discount * steps)),
+        low=np.float32(0.0 if exploring else min(float(rewards.min()), 0.0) * steps),
+        high=np.float32(1.0 if exploring else max(float(rewards.max()), 0.0) * steps),
+        bonus_coef=np.float32(agent.config.explore.bonus_coef),
+    )
+
+
+def roll_in_of(agent: "ReplayAgent", state: ReplayState, model: Model) -> RollIn:
+    """Members drawn by their weights, and uniform lengths for a share of the episodes."""
+    explore, cover, marks = agent.config.explore, state.cover, model.landmarks
+    rng = np.random.default_rng([int(state.seed), int(state.round), 3])
+    chance, steps = rng.random(explore.num_episodes), rng.integers(agent.env.max_steps, size=explore.num_episodes)
+    length = np.where((chance < explore.roll_in_share) & (len(cover.w) > 0), steps, NO_ROLL_IN)
+    weights = cover.weights[len(cover.weights) - len(cover.w) :]
+    which = rng.choice(len(cover.w), GROUPS, p=weights / weights.sum()) if len(cover.w) else np.zeros(GROUPS, int)
+    shape = (GROUPS, *np.shape(model.w))
+    w = cover.w[which] if len(cover.w) else np.zeros(shape, np.float32)
+    w = np.pad(w, ((0, 0), (0, 0), (0, shape[-1] - w.shape[-1])))
+    count = cover.landmarks[which] if len(cover.w) else np.zeros(GROUPS, np.int32)
+    repeat = lambda leaf: np.broadcast_to(leaf, (GROUPS, *np.shape(leaf))).copy()  # noqa: E731
+    policies = MemberPolicy(repeat(marks.inverse_scale), repeat(marks.places), count.astype(np.int32), w)
+    return RollIn(policies, length.astype(np.int32))
+
+
+def with_room(agent: "ReplayAgent", model: Model) -> Model:
+    """The model with room for more landmarks where it is nearly full."""
+    room, most = model.landmarks.capacity, agent.config.replay.max_landmarks
+    return grown(model, min(2 * room, most)) if int(model.landmarks.count) > 0.7 * room else model
+
+
+def pairs_of(agent: "ReplayAgent", kept: Kept, batch: Batch) -> tuple[np.ndarray, np.ndarray]:
+    """The observations of a batch [U, size], and how often each action was taken there [A, U]."""
+    codes, rows = np.unique(batch.code, return_inverse=True)
+    x = table_of_rows(kept.observations[codes])
+    counts = np.zeros((len(agent.candidates), len(x)), np.float32)
+    np.add.at(counts, (batch.action, rows), 1.0)
+    return x, counts
+
+
+def seen_in(agent: "ReplayAgent", state: ReplayState, played: Episodes, batch: Batch, counted: Counted) -> Seen:
+    """The batch kept, a part of it in the sample, and features made anew where their scale has changed."""
+    kept = kept_of(state)
+    _, rows = np.unique(batch.code, return_inverse=True)
+    met = np.asarray(counted.met)[rows, batch.action]
+    chance = np.minimum(1.0, agent.config.replay.sample_rate * met)
+    rng = np.random.default_rng([int(state.seed), int(state.round), 2])
+    chosen = np.flatnonzero(rng.random(len(met)) < chance)
+    index = np.concatenate([state.sample.places, kept.size + chosen])
+    weight = np.concatenate([state.sample.weight, (1.0 / chance[chosen]).astype(np.float32)])
+    kept.add(batch)
+    sample, model = Sample(index, weight), counted.model
+    features, scaled_at = int(state.features), int(state.scaled_at)
+    if kept.size >= 2 * scaled_at:
+        scaled_at, scale = kept.size, scale_of(agent, kept, None if features == 0 else model.landmarks)
+        if features == 0 or np.max(np.abs(np.log(scale / np.asarray(model.landmarks.inverse_scale)))) > RESCALED:
+            features, model = features + 1, recounted(agent, kept, sample, scale, model.landmarks.capacity)
+    own = np.asarray(played.alive) & (roll_in_of(agent, state, counted.model).length == NO_ROLL_IN)
+    whole = own.any(axis=0)
+    returns = np.where(played.alive, played.rewards, 0.0).sum(axis=0)
+    cells = np.bincount(played.cells[played.cells >= 0], minlength=agent.env.num_cells)
+    finite = bool(np.isfinite(batch.reward).all() and np.isfinite(batch.observations.astype(np.float32)).all())
+    return Seen(
+        returns=returns[whole] if whole.any() else returns,
+        cells=cells.astype(np.int32),
+        env_steps=len(batch.code),
+        finite=finite,
+        batch=batch,
+        model=model,
+        sample=sample,
+        features=features,
+        scaled_at=scaled_at,
+        visits=np.asarray(counted.visits),
+        largest=float(met.max()),
+    )
+
+
+def scale_of(agent: "ReplayAgent", kept: Kept, landmarks: Landmarks | None) -> np.ndarray:
+    """The scale of features by the data so far; landmarks, once there are any, stand for distinct places."""
+    x = kept.some_vectors()
+    if landmarks is None:
+        return inverse_scale_of(x, x, agent.config.replay.bandwidth)
+    places = np.asarray(landmarks.places)[: int(landmarks.count)] / np.asarray(landmarks.inverse_scale)
+    return inverse_scale_of(x, places, agent.config.replay.bandwidth)
+
+
+def refined_landmarks(agent: "ReplayAgent", kept: Kept, index: np.ndarray, model: Model) -> Landmarks:
+    """Landmarks of a narrower kernel, for the values of a task."""
+    codes = np.unique(kept.column("code")[index])
+    x = table_of_rows(kept.observations[codes])
+    counts = np.zeros((1, len(x)), np.float32)
+    counts[0, : len(codes)] = 1.0
+    scale, room = np.asarray(model.landmarks.inverse_scale) * agent.config.exploit.refine, FIRST_LANDMARKS
+    while True:  # as much room as they need
+        room = 2 * room
+        empty = no_model(scale, 1, room)
+        (found,) = agent.refine([CountInputs(empty, x, counts, np.float32(COARSE))])
+        if int(found.count) < room or room >= agent.config.replay.max_landmarks:
+            return found
+
+
+def recounted(agent: "ReplayAgent", kept: Kept, sample: Sample, scale: np.ndarray, room: int) -> Model:
+    """The model in features of another scale, from the sample: its weighted sums stand for those over all data."""
+    index, weight = sample
+    if len(index) > MOST_RECOUNTED:
+        some = np.random.default_rng(len(index)).choice(len(index), MOST_RECOUNTED, replace=False)
+        index, weight = index[some], weight[some] * (len(index) / MOST_RECOUNTED)
+    codes, rows = np.unique(kept.column("code")[index], return_inverse=True)
+    x = table_of_rows(kept.observations[codes])
+    counts = np.zeros((len(agent.candidates), len(x)), np.float32)
+    np.add.at(counts, (kept.column("action")[index], rows), weight)
+    model = no_model(scale, len(agent.candidates), room)
+    while True:  # as much room as the new features need
+        (counted,) = agent.count([CountInputs(model, x, counts, np.float32(agent.config.replay.tolerance))])
+        full = int(counted.model.landmarks.count) == model.landmarks.capacity
+        if not full or model.landmarks.capacity >= agent.config.replay.max_landmarks:
+            return counted.model
+        model = no_model(scale, len(agent.candidates), 2 * model.landmarks.capacity)
