@@ -23,22 +23,20 @@ def pair_covariances(phi: Float[Array, "n M"], weights: Float[Array, "A n"]) -> 
     return _for_each(lambda w: jnp.matmul((phi * w[:, None]).T, phi, precision=HIGHEST), weights)
 
 
-def pair_whitenings(sigmas: Float[Array, "A M M"]) -> Float[jax.Array, "A M M"]:
-    """L^-1 for each action, with L L' = I + sigma: the form phi' (I + sigma)^-1 phi is |L^-1 phi|^2."""
+def pair_roots(sigmas: Float[Array, "A M M"]) -> Float[jax.Array, "A M M"]:
+    """L for each action, with L L' = I + sigma: the form phi' (I + sigma)^-1 phi is |L^-1 phi|^2."""
     eye = jnp.eye(sigmas.shape[-1], dtype=sigmas.dtype)
-
-    def whitening(sigma: jax.Array) -> jax.Array:
-        return jax.scipy.linalg.solve_triangular(jnp.linalg.cholesky(sigma + eye), eye, lower=True)
-
-    return _for_each(whitening, sigmas)
+    return _for_each(lambda sigma: jnp.linalg.cholesky(sigma + eye), sigmas)
 
 
-def pair_bonuses(phi: Float[Array, "n M"], whitenings: Float[Array, "A M M"]) -> Float[jax.Array, "n A"]:
+def pair_bonuses(phi: Float[Array, "n M"], roots: Float[Array, "A M M"]) -> Float[jax.Array, "n A"]:
     """b(s, a) of each observation for all actions; a sum of squares, so it cannot be negative."""
-    known = _for_each(
-        lambda w: jnp.sum(jnp.square(jnp.matmul(phi, w.T, precision=HIGHEST)), axis=-1), jnp.asarray(whitenings)
-    )
-    return known.T + rest_of(phi)[:, None]
+    columns = jnp.asarray(phi).T
+
+    def form(root: jax.Array) -> jax.Array:
+        return jnp.sum(jnp.square(jax.scipy.linalg.solve_triangular(root, columns, lower=True)), axis=0)
+
+    return _for_each(form, roots).T + rest_of(phi)[:, None]
 
 
 def _for_each(function: Callable[[jax.Array], jax.Array], values: Array) -> jax.Array:

@@ -137,6 +137,10 @@ class CombinationLock(Environment[LockParams, LockState]):
         """The number of a state: s0 is 0, a state with a cell comes after its cell, the end is last."""
         return jnp.where(state.level > self.horizon, 6 * self.horizon + 1, self.cell(state) + 1)
 
+    def state_observations(self, params: LockParams) -> np.ndarray:
+        del params  # the same in every instance
+        return np.asarray(self._observe(self.all_states()))
+
     def all_states(self) -> LockState:
         """All 6 H + 2 states in their order; the end is written as a dead state of level H + 1."""
         lock, kind, level = np.indices((2, 3, self.horizon), np.int32).reshape(3, -1)

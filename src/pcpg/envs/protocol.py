@@ -127,6 +127,13 @@ class Environment(abc.ABC, Generic[Params, State]):
         del params
         return None
 
+    def state_observations(self, params: Params) -> jax.Array | np.ndarray | None:
+        """All observations by the number of the state, as in `observation_table`; None where they cannot be listed.
+
+        For algorithms that keep their data; those that do not look up the table alone.
+        """
+        return self.observation_table(params)
+
     def state_index(self, state: State) -> jax.Array:
         """The number of a state, int32. Only where there is a table of observations or an exact model."""
         raise TypeError(f"{type(self).__name__} does not number its states")

@@ -68,14 +68,14 @@ class ExploringPolicy(eqx.Module):
 
     landmarks: Landmarks
     w: Float[Array, "A M"]
-    whitenings: Float[Array, "A M M"]
+    roots: Float[Array, "A M M"]
     sharpness: Float[Array, ""]  # candidates are chosen with odds of their worth to this power
     bonus_coef: Float[Array, ""]
 
     def worth(self, observations: Shaped[Array, "..."]) -> Float[jax.Array, "n A"]:
         """max(f, b) of each observation."""
         x = vectors(observations)
-        bonus = pair_bonuses(self.landmarks.phi(x), jnp.asarray(self.whitenings)) * self.bonus_coef
+        bonus = pair_bonuses(self.landmarks.phi(x), jnp.asarray(self.roots)) * self.bonus_coef
         return optimistic(values_at(self.landmarks.shares(x), self.w, 0.0, 1.0), bonus)
 
     def outputs(self, observations: Shaped[Array, "..."]) -> Float[jax.Array, "n A"]:

@@ -23,7 +23,7 @@ from pcpg.learning.update import Adam
 from pcpg.policies.networks import ActorCritic, init_actor_critic
 from pcpg.practice.host import HostImprove, HostVisit, improve_program, visit_program
 from pcpg.practice.ppo import WATCHED, ImproveInputs, ImproveOutputs, Learner, Task
-from pcpg.practice.program import Program, in_threads
+from pcpg.practice.program import Program, Programs, in_threads
 from pcpg.practice.rewards import CoverArrays
 from pcpg.practice.visit import VisitInputs, Visitor, Visits
 from pcpg.presets import sized
@@ -81,7 +81,7 @@ class Agent:
         return improve_program(learner, self.lanes, axes)
 
     @functools.cached_property
-    def visit(self) -> Program[VisitInputs, Visits] | HostVisit:
+    def visit(self) -> Programs[VisitInputs, Visits] | HostVisit:
         """The program that plays a policy from the start state."""
         return visit_program(Visitor(self.env, self.rounds.visit_episodes(self)), self.lanes)
 

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pcpg.cover.pairs import pair_bonuses, pair_covariances, pair_whitenings
+from pcpg.cover.pairs import pair_bonuses, pair_covariances, pair_roots
 from pcpg.cover.rollin import RollIn
 from pcpg.envs.protocol import Environment
 from pcpg.features.landmarks import Landmarks, extend_landmarks, no_landmarks, with_capacity
@@ -14,6 +14,7 @@ from pcpg.learning.backups import Transitions, fit
 from pcpg.policies.distributions import Distribution
 from pcpg.policies.kernel import ExploringPolicy, optimistic, values_at
 from pcpg.practice.rollout import rollout
+from pcpg.practice.tabulated import LookedUp
 
 FLOOR = 1e-3
 """A pair whose bonus is below this is counted no more: float32 would lose the ridge beside it."""
@@ -25,7 +26,7 @@ class Model(NamedTuple):
 
     landmarks: Landmarks
     sigmas: Any  # [A, M, M]
-    whitenings: Any  # [A, M, M]
+    roots: Any  # [A, M, M]
     w: Any  # [A, M]
 
 
@@ -37,12 +38,13 @@ class CollectInputs(NamedTuple):
     env_params: Any
     policy: ExploringPolicy
     roll_in: RollIn  # members by group, and a length for each episode; NO_ROLL_IN: none
+    table: Any | None  # [S, ...] the observations of all states, where they can be listed
 
 
 class Episodes(NamedTuple):
     """The episodes of a round, [T, E, ...]."""
 
-    observations: Any  # [T + 1, E, ...]
+    observations: Any  # [T + 1, E, ...]; with a table, numbers of its rows
     actions: Any  # numbers of candidates
     rewards: Any
     terminated: Any
@@ -72,7 +74,7 @@ class FitInputs(NamedTuple):
     """What a fit depends on; transitions are numbers of rows of x."""
 
     landmarks: Landmarks
-    whitenings: Any  # [A, M, M]; [A, 0, 0] for a task, which knows no bonus
+    roots: Any  # [A, M, M]; [A, 0, 0] for a task, which knows no bonus
     x: Any  # [U, size]
     row: Any
     next_row: Any
@@ -110,7 +112,7 @@ def grown(model: Model, capacity: int) -> Model:
         return model
     larger = no_model(np.asarray(model.landmarks.inverse_scale), len(model.w), capacity)
     larger.sigmas[:, :old, :old] = model.sigmas
-    larger.whitenings[:, :old, :old] = model.whitenings
+    larger.roots[:, :old, :old] = model.roots
     larger.w[:, :old] = model.w
     return larger._replace(landmarks=with_capacity(model.landmarks, capacity))
 
@@ -120,15 +122,21 @@ def collect_episodes(
 ) -> Episodes:
     """Episodes of the exploring policy; after a roll-in the first action is random."""
     key = jax.random.fold_in(jax.random.key(inputs.seed), inputs.round)
+    policy, roll_in, table = inputs.policy, inputs.roll_in, inputs.table
+    if table is not None:  # every policy is asked once for each observation there is
+        nothing = jnp.zeros(len(table), jnp.float32)
+        members = jax.vmap(lambda member: LookedUp(member.outputs(table), nothing))(roll_in.policies)
+        policy, roll_in = LookedUp(policy.outputs(table), nothing), roll_in._replace(policies=members)
     data = rollout(
         env,
         inputs.env_params,
-        inputs.policy,  # pyright: ignore[reportArgumentType]
+        policy,  # pyright: ignore[reportArgumentType]
         distribution,
         key,
         num_episodes=num_episodes,
-        roll_in=inputs.roll_in,
+        roll_in=roll_in,
         epsilon=1.0,
+        numbered=table is not None,
     )
     return Episodes(
         data.observations, data.actions, data.rewards, data.terminated, data.truncated, data.alive, data.cells
@@ -138,13 +146,13 @@ def collect_episodes(
 def count_pairs(inputs: CountInputs) -> Counted:
     """The model after some pairs, with a landmark for every observation that the others leave unexplained."""
     model, x = inputs.model, jnp.asarray(inputs.x)
-    met = pair_bonuses(model.landmarks.phi(x), model.whitenings)
+    met = pair_bonuses(model.landmarks.phi(x), model.roots)
     visits = jnp.sum(inputs.counts, axis=0)
     landmarks = extend_landmarks(model.landmarks, x, visits > 0, inputs.tol)
     counted = jnp.where(met.T > FLOOR, inputs.counts, 0.0)
     sigmas = model.sigmas + pair_covariances(landmarks.phi(x), counted)
     shares = visits @ landmarks.shares(x) / jnp.maximum(jnp.sum(visits), 1.0)
-    return Counted(met, Model(landmarks, sigmas, pair_whitenings(sigmas), jnp.asarray(model.w)), shares)
+    return Counted(met, Model(landmarks, sigmas, pair_roots(sigmas), jnp.asarray(model.w)), shares)
 
 
 def place_landmarks(inputs: CountInputs) -> Landmarks:
@@ -154,11 +162,11 @@ def place_landmarks(inputs: CountInputs) -> Landmarks:
 
 def fit_values(inputs: FitInputs, *, backups: int, explore: bool) -> FitOutputs:
     """Values from kept transitions: of the bonus still ahead, or of the task's reward."""
-    landmarks, x, num_actions = inputs.landmarks, jnp.asarray(inputs.x), len(inputs.whitenings)
+    landmarks, x, num_actions = inputs.landmarks, jnp.asarray(inputs.x), len(inputs.roots)
     shares = landmarks.shares(x)
     bonus = jnp.zeros((len(x), num_actions), jnp.float32)
     if explore:
-        bonus = pair_bonuses(landmarks.phi(x), inputs.whitenings) * inputs.bonus_coef
+        bonus = pair_bonuses(landmarks.phi(x), inputs.roots) * inputs.bonus_coef
     kept = Transitions(
         shares, bonus, inputs.row, inputs.next_row, inputs.action, inputs.reward, inputs.live, inputs.weight
     )

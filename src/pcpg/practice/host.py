@@ -19,7 +19,7 @@ from pcpg.policies.distributions import Distribution
 from pcpg.policies.networks import ActorCritic
 from pcpg.practice.episodes import Played, play
 from pcpg.practice.ppo import Carry, ImproveInputs, ImproveOutputs, Learner, Measured
-from pcpg.practice.program import Program
+from pcpg.practice.program import Program, Programs
 from pcpg.practice.rollout import Rollout
 from pcpg.practice.visit import VisitInputs, Visitor, Visits
 
@@ -45,11 +45,11 @@ def improve_program(
     return Program(learner.improve, lanes, axes)
 
 
-def visit_program(visitor: Visitor, lanes: int) -> "Program[VisitInputs, Visits] | HostVisit":
-    """The program that plays episodes with policies, likewise."""
+def visit_program(visitor: Visitor, lanes: int) -> "Programs[VisitInputs, Visits] | HostVisit":
+    """The program that plays episodes with policies, likewise; policies of one kind may differ in their shapes."""
     if isinstance(visitor.env, HostEnvironment):
         return HostVisit(visitor, visitor.env)
-    return Program(visitor.visit, lanes)
+    return Programs(visitor.visit, lanes)
 
 
 class HostImprove:

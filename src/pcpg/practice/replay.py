@@ -81,6 +81,10 @@ class ReplayAgent:
         return candidate_actions(self.env.action_space, self.config.replay.num_actions)
 
     @functools.cached_property
+    def _tables(self) -> dict[int, np.ndarray | None]:
+        return {}
+
+    @functools.cached_property
     def collect(self) -> Programs:
         constants = {"env": self.env, "distribution": among(self.candidates)}
         number = self.config.explore.num_episodes
@@ -269,13 +273,23 @@ class ReplayAgent:
         explore, found = self.config.explore, []
         for state, model in zip(states, models, strict=True):
             sharpness, coef = np.asarray(explore.sharpness, np.float32), np.asarray(explore.bonus_coef, np.float32)
-            policy = ExploringPolicy(model.landmarks, model.w, model.whitenings, sharpness, coef)
+            policy = ExploringPolicy(model.landmarks, model.w, model.roots, sharpness, coef)
             roll_in = roll_in_of(self, state, model)
             params = self.env.instance(int(state.seed))
-            found.append(CollectInputs(state.seed, state.round, params, policy, roll_in))
+            found.append(
+                CollectInputs(state.seed, state.round, params, policy, roll_in, self._table(int(state.seed), params))
+            )
         if not isinstance(self.env, HostEnvironment):
-            return self.collect(found)
+            played = self.collect(found)
+            return [seen_through_table(one.table, episodes) for one, episodes in zip(found, played, strict=True)]
         return [self._play_on_host(inputs) for inputs in found]
+
+    def _table(self, seed: int, params: Any) -> np.ndarray | None:
+        """All observations of a seed's instance, where they can be listed; looked up once."""
+        if seed not in self._tables:
+            table = self.env.state_observations(params)
+            self._tables[seed] = None if table is None else np.asarray(table)
+        return self._tables[seed]
 
     def _play_on_host(self, inputs: CollectInputs) -> Episodes:
         rng = np.random.default_rng([int(inputs.seed), int(inputs.round), 4])
@@ -292,6 +306,11 @@ class ReplayAgent:
         nowhere = np.full(played.alive.shape, -1, np.int32)
         arrays = played.observations, played.actions, played.rewards, played.terminated, played.truncated
         return Episodes(*arrays, played.alive, nowhere)
+
+
+def seen_through_table(table: np.ndarray | None, episodes: Episodes) -> Episodes:
+    """Episodes with observations in place of their numbers."""
+    return episodes if table is None else episodes._replace(observations=table[np.asarray(episodes.observations)])
 
 
 def kernel_template(config: ReplayConfig, env: Environment) -> GreedyPolicy:

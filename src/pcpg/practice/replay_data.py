@@ -51,7 +51,7 @@ def fit_inputs(agent: "ReplayAgent", state: ReplayState) -> FitInputs:
 
     return FitInputs(
         landmarks=state.model.landmarks if exploring else refined_landmarks(agent, kept, index, state.model),
-        whitenings=state.model.whitenings if exploring else np.zeros((len(agent.candidates), 0, 0), np.float32),
+        roots=state.model.roots if exploring else np.zeros((len(agent.candidates), 0, 0), np.float32),
         x=table_of_rows(kept.observations[codes]),
         row=fill(rows[:k], np.int32),
         next_row=fill(rows[k : 2 * k], np.int32),

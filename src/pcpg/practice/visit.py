@@ -8,7 +8,6 @@ import jax.numpy as jnp
 
 from pcpg.envs.protocol import Environment
 from pcpg.policies.distributions import for_space
-from pcpg.policies.networks import ActorCritic
 from pcpg.practice.rollout import Rollout, rollout
 from pcpg.practice.tabulated import Table, covariance_of, seen_through, table_of
 
@@ -19,7 +18,7 @@ class VisitInputs(NamedTuple):
     seed: Any  # uint32
     round: Any  # int32
     env_params: Any
-    policy: ActorCritic
+    policy: Any  # an ActorCritic, or whatever else has `outputs`
     phi: Any | None  # None: no covariance is wanted
 
 
