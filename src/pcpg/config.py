@@ -191,7 +191,7 @@ class KeepConfig:
 
     capacity: int = 0
     """Most transitions kept per seed; nothing is dropped, exploration ends there. 0: 40 * max_steps^2 * (actions + 10),
-    between 200,000 and 40 million."""
+    between 200,000 and 40 million, and at most 4 GB."""
     pool: int = 0
     """Transitions of one fit, drawn from the sample; four times as many for the task. 0: 8 * actions * landmarks,
     between 4096 and 65536."""

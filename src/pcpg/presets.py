@@ -224,10 +224,21 @@ def sized(config: AgentConfig, env: Environment) -> AgentConfig:
     return replace(config, ppo=ppo, explore=explore, exploit=exploit)
 
 
+MOST_BYTES = 4_000_000_000
+"""Memory that the data of a seed may take by default, if no observation came twice."""
+
+
+def bytes_of_transition(env: Environment) -> int:
+    """The most memory that a kept transition takes."""
+    space = env.observation_space
+    return int(np.prod(space.shape, dtype=int)) * np.dtype(space.dtype).itemsize + 24
+
+
 def _sized_replay(config: ReplayConfig, env: Environment) -> ReplayConfig:
     steps = env.max_steps
     actions = len(candidate_actions(env.action_space, config.replay.num_actions))
-    capacity = min(max(40 * steps**2 * (actions + 10), 200_000), 40_000_000)
+    room = MOST_BYTES // bytes_of_transition(env)
+    capacity = min(max(40 * steps**2 * (actions + 10), 200_000), 40_000_000, room)
     given = config.exploit.backups
     return replace(
         config,

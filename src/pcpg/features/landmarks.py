@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pcpg.shapes import Array, Bool, Float, Int, Shaped
+from pcpg.shapes import Array, Bool, Float, Int, Scalar, Shaped
 
 HIGHEST = jax.lax.Precision.HIGHEST
 SHARP = 3.0
@@ -100,10 +100,10 @@ class _Growing(NamedTuple):
 
 
 def extend_landmarks(
-    landmarks: Landmarks, x: Float[Array, "n size"], allowed: Bool[Array, " n"], tol: float
+    landmarks: Landmarks, x: Float[Array, "n size"], allowed: Bool[Array, " n"], tol: Scalar
 ) -> Landmarks:
     """The landmarks with rows of x added, the least explained first, until none is left above `tol` or M is full."""
-    u = x * landmarks.inverse_scale
+    u = jnp.asarray(x) * landmarks.inverse_scale
 
     def more(now: _Growing) -> jax.Array:
         return (jnp.max(now.rest) > tol) & (now.landmarks.count < landmarks.capacity)

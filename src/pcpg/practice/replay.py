@@ -12,6 +12,7 @@ promises a bonus any more. Exploitation is one fit with the task's reward and no
 import dataclasses
 import functools
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -58,7 +59,7 @@ from pcpg.practice.replay_state import (
     no_members,
 )
 from pcpg.practice.visit import VisitInputs, Visitor
-from pcpg.presets import sized
+from pcpg.presets import bytes_of_transition, sized
 from pcpg.state import DONE, EXPLOIT, EXPLORE, Report, int32
 
 
@@ -74,6 +75,12 @@ class ReplayAgent:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "config", sized(self.config, self.env))
+        needed, free = self.config.replay.capacity * bytes_of_transition(self.env), free_memory()
+        if free is not None and needed > free:
+            raise ValueError(
+                f"replay.capacity of {self.config.replay.capacity:,} transitions may take {needed / 1e9:.1f} GB "
+                f"per seed, {free / 1e9:.1f} GB are free: choose a smaller one"
+            )
 
     @functools.cached_property
     def candidates(self) -> np.ndarray:
@@ -306,6 +313,15 @@ class ReplayAgent:
         nowhere = np.full(played.alive.shape, -1, np.int32)
         arrays = played.observations, played.actions, played.rewards, played.terminated, played.truncated
         return Episodes(*arrays, played.alive, nowhere)
+
+
+def free_memory() -> int | None:
+    """Bytes of memory that are free, where the system tells."""
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
+    except (OSError, StopIteration, ValueError):
+        return None
 
 
 def seen_through_table(table: np.ndarray | None, episodes: Episodes) -> Episodes:

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
+import jax
 import numpy as np
 
 from pcpg.cover.rollin import RollIn
@@ -75,13 +76,14 @@ def roll_in_of(agent: "ReplayAgent", state: ReplayState, model: Model) -> RollIn
     length = np.where((chance < explore.roll_in_share) & (len(cover.w) > 0), steps, NO_ROLL_IN)
     weights = cover.weights[len(cover.weights) - len(cover.w) :]
     which = rng.choice(len(cover.w), GROUPS, p=weights / weights.sum()) if len(cover.w) else np.zeros(GROUPS, int)
-    shape = (GROUPS, *np.shape(model.w))
-    w = cover.w[which] if len(cover.w) else np.zeros(shape, np.float32)
-    w = np.pad(w, ((0, 0), (0, 0), (0, shape[-1] - w.shape[-1])))
-    count = cover.landmarks[which] if len(cover.w) else np.zeros(GROUPS, np.int32)
-    repeat = lambda leaf: np.broadcast_to(leaf, (GROUPS, *np.shape(leaf))).copy()  # noqa: E731
-    policies = MemberPolicy(repeat(marks.inverse_scale), repeat(marks.places), count.astype(np.int32), w)
-    return RollIn(policies, length.astype(np.int32))
+    scale, places, room = np.asarray(marks.inverse_scale), np.asarray(marks.places), np.shape(model.w)[-1]
+    if len(cover.w):
+        w = np.pad(cover.w[which], ((0, 0), (0, 0), (0, room - cover.w.shape[-1])))
+        counts = cover.landmarks[which].astype(np.int32)
+    else:
+        w, counts = np.zeros((GROUPS, *np.shape(model.w)), np.float32), np.zeros(GROUPS, np.int32)
+    members = [MemberPolicy(scale, places, np.asarray(n), own) for n, own in zip(counts, w, strict=True)]
+    return RollIn(jax.tree.map(lambda *leaves: np.stack(leaves), *members), length.astype(np.int32))
 
 
 def with_room(agent: "ReplayAgent", model: Model) -> Model:

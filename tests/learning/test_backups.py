@@ -1,0 +1,73 @@
+"""Backups on kept transitions: exact values on a chain, the bonus ahead, and no hope in what was never met."""
+
+import numpy as np
+
+from pcpg.learning.backups import RIDGE, Transitions, fit
+
+LENGTH, ON, BACK = 5, 0, 1
+STATES = LENGTH + 1
+
+
+def chain(bonus=None, count=1000.0):
+    """Transitions of a corridor: on leads to the next place and out of the last one with reward 1; back stays."""
+    place = np.arange(LENGTH, dtype=np.int32)
+    last = place == LENGTH - 1
+    return Transitions(
+        shares=np.eye(STATES, dtype=np.float32),
+        bonus=np.asarray(np.zeros((STATES, 2)) if bonus is None else bonus, np.float32),
+        row=np.concatenate([place, place]),
+        next_row=np.concatenate([place + 1, place]).astype(np.int32),
+        action=np.repeat(np.array([ON, BACK], np.int32), LENGTH),
+        reward=np.concatenate([last, np.zeros(LENGTH)]).astype(np.float32),
+        live=np.concatenate([~last, np.ones(LENGTH, bool)]).astype(np.float32),
+        weight=np.full(2 * LENGTH, count, np.float32),
+    )
+
+
+def values(kept, **settings):
+    common = {"num_actions": 2, "backups": 40, "gamma": 0.9, "low": 0.0, "high": 1.0, "explore": False}
+    return np.asarray(fit(kept, **(common | settings)).w)
+
+
+def test_values_of_a_task_are_those_of_value_iteration():
+    w = values(chain())
+    best = 0.9 ** np.arange(LENGTH)[::-1]
+    np.testing.assert_allclose(w[ON, :LENGTH], best, rtol=1e-3)
+    np.testing.assert_allclose(w[BACK, :LENGTH], 0.9 * best, rtol=1e-3)
+
+
+def test_fewer_backups_than_the_way_is_long_do_not_hear_of_its_end():
+    assert values(chain(), backups=LENGTH - 1)[ON, 0] == 0.0
+    assert values(chain(), backups=LENGTH + 1)[ON, 0] > 0.5
+
+
+def test_the_value_of_exploring_is_the_largest_bonus_ahead_discounted_by_the_way_there():
+    bonus = np.full((STATES, 2), 0.01)
+    bonus[3, BACK] = 0.8
+    kept = chain(bonus)._replace(reward=np.zeros(2 * LENGTH, np.float32))
+    w = values(kept, explore=True)
+    np.testing.assert_allclose(w[ON, :3], 0.8 * 0.9 ** np.array([3, 2, 1]), rtol=1e-3)
+
+
+def test_a_pair_that_was_never_met_is_worth_the_least_to_who_exploits_and_nothing_to_who_explores():
+    kept = chain()
+    without = kept._replace(weight=np.where(kept.action == BACK, 0.0, kept.weight).astype(np.float32))
+    np.testing.assert_allclose(values(without, low=-3.0)[BACK], -3.0)
+    np.testing.assert_allclose(values(without, explore=True)[BACK], 0.0)
+
+
+def test_a_place_without_weight_counts_for_nothing():
+    kept = chain()
+    wrong = kept._replace(reward=np.where(kept.action == BACK, 99.0, kept.reward).astype(np.float32))
+    wrong = wrong._replace(weight=np.where(kept.action == BACK, 0.0, kept.weight).astype(np.float32))
+    assert values(wrong, high=100.0)[ON].max() <= 1.0
+
+
+def test_one_transition_is_believed_but_for_the_ridge():
+    one = chain(count=1.0)
+    np.testing.assert_allclose(values(one, backups=1)[ON, LENGTH - 1], 1 / (1 + RIDGE), rtol=1e-5)
+
+
+def test_the_change_of_the_last_backup_vanishes_once_all_is_heard():
+    settings = {"num_actions": 2, "gamma": 0.9, "low": 0.0, "high": 1.0, "explore": False}
+    assert float(fit(chain(), backups=60, **settings).change) < 1e-3 < float(fit(chain(), backups=2, **settings).change)

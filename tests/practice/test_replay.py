@@ -1,0 +1,159 @@
+"""PC-PG that keeps its data: the lock within 100k steps, exact to resume, on any kind of actions."""
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import pcpg
+from pcpg.config import KeepConfig, ReplayConfig, ReplayExploitConfig, ReplayExploreConfig
+from pcpg.envs.lock import CombinationLock
+from pcpg.practice.fitting import Episodes
+from pcpg.practice.kept import Batch, Kept
+from pcpg.practice.replay import ReplayAgent
+from pcpg.state import DONE
+
+TINY = {"explore": {"patience": 2, "min_value": 0.4}, "replay": {"capacity": 5000}, "exploit": {"visit_episodes": 8}}
+
+
+def train(agent: ReplayAgent, seeds: list[int]) -> tuple[dict[int, Any], dict[int, list[Any]]]:
+    states = {seed: agent.init(seed) for seed in seeds}
+    reports: dict[int, list[Any]] = {seed: [] for seed in seeds}
+    while active := [seed for seed in seeds if states[seed].phase != DONE]:
+        for seed, (state, report) in zip(active, agent.step([states[seed] for seed in active]), strict=True):
+            states[seed] = state
+            reports[seed].append(report)
+    return states, reports
+
+
+@pytest.fixture(scope="module")
+def solved():
+    return train(ReplayAgent(CombinationLock(8), ReplayConfig(), 1), [1000, 1001])
+
+
+def test_the_lock_of_horizon_8_is_solved_from_the_data_within_100k_steps(solved):
+    states, reports = solved
+    for seed, state in states.items():
+        assert float(state.last_return) > 3.9
+        assert int(state.env_steps) <= 100_000
+        evaluated = reports[seed][-1].metrics
+        explored = reports[seed][-2].metrics
+        assert evaluated["env_steps"] - explored["env_steps"] == 32 * 9, "the task is learned without a new step"
+
+
+def test_without_the_bonus_it_is_not(solved):
+    states, _ = solved
+    explore = ReplayExploreConfig(bonus_coef=0.0, min_value=0.0)
+    steps = max(int(state.env_steps) for state in states.values())
+    agent = ReplayAgent(CombinationLock(8), ReplayConfig(KeepConfig(capacity=2 * steps), explore), 1)
+    states, _ = train(agent, [1000, 1001])
+    assert all(float(state.last_return) < 1.0 for state in states.values())
+
+
+def test_every_transition_is_kept_and_every_step_is_counted(solved):
+    for state in solved[0].values():
+        assert state.kept.size + 32 * 9 == int(state.env_steps)
+        assert len(state.kept.observations) == 6 * 8 + 1 - 2 + 0, "all states that can be met, the end among them"
+
+
+def test_exploration_ends_when_the_start_promises_little_for_some_rounds(solved):
+    for reports in solved[1].values():
+        ahead = [report.metrics["bonus_ahead"] for report in reports if report.metrics["phase"] == "explore"]
+        assert max(ahead[-5:]) < 0.2 <= min(max(ahead[i : i + 5]) for i in range(len(ahead) - 5))
+
+
+def test_a_seed_ends_with_the_same_bits_alone_or_beside_others():
+    config = ReplayConfig(KeepConfig(capacity=3000), ReplayExploreConfig(patience=2, min_value=0.5))
+    agent = ReplayAgent(CombinationLock(3), config, 1)
+    together, _ = train(agent, [0, 1, 2])
+    alone, _ = train(agent, [1])
+    for x, y in zip(jax.tree.leaves(together[1].policy), jax.tree.leaves(alone[1].policy), strict=True):
+        np.testing.assert_array_equal(x, y)
+    assert int(together[1].env_steps) == int(alone[1].env_steps)
+
+
+def test_the_budget_of_data_ends_exploration_before_it_is_exceeded():
+    config = ReplayConfig(KeepConfig(capacity=1000), ReplayExploreConfig(min_value=0.0), ReplayExploitConfig(backups=0))
+    states, _ = train(ReplayAgent(CombinationLock(8), config, 1), [0])
+    assert 1000 - 32 * 9 < states[0].kept.size <= 1000
+
+
+def files_of(path: Path) -> dict[str, bytes]:
+    names = ("metrics.jsonl", "policy.safetensors", "summary.json")
+    return {name: (path / name).read_bytes() for name in names} | {
+        member.name: member.read_bytes() for member in sorted((path / "cover").iterdir())
+    }
+
+
+@pytest.mark.parametrize("stop", [1, 4])
+def test_an_interrupted_run_ends_as_one_left_alone_data_included(tmp_path: Path, stop: int) -> None:
+    settings: Any = {"algo": "pcpg-replay", "horizon": 3, "seeds": 2, "config": TINY}
+    whole = pcpg.train("CombinationLock-v0", out=tmp_path / "whole", **settings)
+
+    def observe(progress: Any) -> None:
+        if progress.step == stop:
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        pcpg.train("CombinationLock-v0", out=tmp_path / "cut", observer=observe, **settings)
+    resumed = pcpg.resume(tmp_path / "cut")
+    assert files_of(resumed.path) == files_of(whole.path)
+    assert resumed.evaluate(4).returns.shape == (2, 4)
+    np.testing.assert_array_equal(resumed.evaluate(4).returns, whole.evaluate(4).returns)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("env", "options"),
+    [("gymnasium:FrozenLake-v1", {"is_slippery": False}), ("gymnasium:CartPole-v1", {"max_steps": 40})],
+)
+def test_environments_on_the_host_keep_their_data_too(env: str, options: dict[str, Any], tmp_path: Path) -> None:
+    config = TINY | {"replay": {"capacity": 6000}}
+    run = pcpg.train(env, "pcpg-replay", config=config, out=tmp_path / "run", **options)
+    assert run.summary["env_steps"][0] > 0
+    if "Lake" in env:
+        assert run.evaluate(20).mean_return == [1.0]
+    action = run.policy.act(run.env.observation_space.shape == (4,) and [0.0] * 4 or 0)
+    assert int(action) == action
+
+
+def test_continuous_actions_are_chosen_from_a_grid(tmp_path: Path) -> None:
+    config = {"replay": {"capacity": 13_000, "num_actions": 3}, "exploit": {"visit_episodes": 4}}
+    run = pcpg.train("MountainCarContinuous-v0", "pcpg-replay", config=config, out=tmp_path / "run")
+    action = run.policy.act([-0.5, 0.0], greedy=True)
+    assert abs(float(action[0])) in (0.0, 1.0)
+    metrics = [json.loads(line) for line in (run.path / "metrics.jsonl").read_text().splitlines()]
+    assert metrics[0]["landmarks"] >= 1 and metrics[-1]["phase"] == "exploit"
+
+
+def test_observations_are_kept_once_and_numbered_in_the_order_in_which_they_came():
+    kept = Kept((2,), np.dtype(np.float32))
+    path = np.array([[[0, 0]], [[1, 0]], [[0, 0]], [[2, 2]]], np.float32)  # [T + 1, E, 2]
+    yes, no = np.ones((3, 1), bool), np.zeros((3, 1), bool)
+    batch = kept.batch_of(Episodes(path, np.int32([[0], [1], [0]]), np.float32([[0], [0], [5]]), no, no, yes, no))
+    assert batch.code.tolist() == [0, 1, 0] and batch.next_code.tolist() == [1, 0, 2]
+    np.testing.assert_array_equal(kept.observations, np.float32([[0, 0], [1, 0], [2, 2]]))
+    assert batch.first.tolist() == [True, False, False]
+    kept.add(batch)
+    again = Kept((2,), np.dtype(np.float32))
+    again.restore(batch)
+    assert again.size == kept.size == 3
+    for name in Batch._fields[1:]:
+        np.testing.assert_array_equal(again.column(name), kept.column(name))
+    np.testing.assert_array_equal(again.numbers_of(path[:, 0])[0], [0, 1, 0, 2])
+
+
+def test_settings_out_of_range_are_refused():
+    for wrong, message in (
+        ({"max_landmarks": 100}, "max_landmarks must be a power of two of at least 64, got 100"),
+        ({"capacity": -1}, "capacity must be 0"),
+        ({"tolerance": 0.0}, "tolerance must lie between"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            KeepConfig(**wrong)
+    with pytest.raises(ValueError, match="num_episodes must be a multiple of 8, got 12"):
+        dataclasses.replace(ReplayExploreConfig(), num_episodes=12)
