@@ -117,7 +117,7 @@ def test_environments_on_the_host_keep_their_data_too(env: str, options: dict[st
     assert run.summary["env_steps"][0] > 0
     if "Lake" in env:
         assert run.evaluate(20).mean_return == [1.0]
-    action = run.policy.act(run.env.observation_space.shape == (4,) and [0.0] * 4 or 0)
+    action = run.policy.act((run.env.observation_space.shape == (4,) and [0.0] * 4) or 0)
     assert int(action) == action
 
 

@@ -1,6 +1,7 @@
 """One file per claim: what is run, what is measured, how it is shown. `harness` does the rest."""
 
 EXPERIMENTS = {
+    "replay": "pcpg.experiments.replay:EXPERIMENT",
     "lock": "pcpg.experiments.lock:EXPERIMENT",
     "environments": "pcpg.experiments.environments:EXPERIMENT",
     "maze": "pcpg.experiments.maze:EXPERIMENT",

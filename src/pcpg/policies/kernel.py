@@ -45,7 +45,14 @@ class GreedyPolicy(eqx.Module):
 
     def outputs(self, observations: Shaped[Array, "..."]) -> Float[jax.Array, "*batch parameters"]:
         """Parameters of the environment's action distribution, for observations [*batch, ...]."""
-        return jnp.asarray(self.choices)[jnp.argmax(self.values(observations), axis=-1)]
+        return self.outputs_and_value(observations)[0]
+
+    def outputs_and_value(
+        self, observations: Shaped[Array, "..."]
+    ) -> tuple[Float[jax.Array, "n parameters"], Float[jax.Array, " n"]]:
+        """The same, and the largest value."""
+        values = self.values(observations)
+        return jnp.asarray(self.choices)[jnp.argmax(values, axis=-1)], jnp.max(values, axis=-1)
 
 
 class MemberPolicy(eqx.Module):

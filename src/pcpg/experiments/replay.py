@@ -1,0 +1,216 @@
+"""PC-PG that keeps its data, on every world of the library: how few steps it needs, and what each part does for that.
+
+One set of settings for all: those of `pcpg train ENV --algo pcpg-replay`. Exploration ends by its own rule; the task is
+learned from the kept data without a new step, but for the 32 counted episodes that evaluate it. What was tuned was
+tuned on seeds of 1000 and more; the ablation is that of the lock at H = 15.
+"""
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pcpg.algorithms import preset
+from pcpg.api import Run
+from pcpg.experiments import harness
+from pcpg.experiments.harness import Cell, Experiment, Record, Scale, Summary
+from pcpg.reports.figures import new_figure
+from pcpg.run_config import RunConfig
+
+ALGO = "pcpg-replay"
+EVALUATION = 100
+LOCK_SOLVED, SEA_SOLVED, CAR_SOLVED, GRID_SOLVED = 3.5, 0.9, 90.0, 0.8
+
+
+class World(NamedTuple):
+    """What is run, when it counts as solved, and the steps that were aimed at."""
+
+    label: str
+    env: str
+    options: Mapping[str, Any]
+    solved: float | None  # mean return above which a seed is solved; None: when every grid cell was visited
+    target: float
+    seeds: int = 20
+
+
+def _lock(horizon: int, target: float) -> World:
+    return World(f"lock H = {horizon}", "CombinationLock-v0", {"horizon": horizon}, LOCK_SOLVED, target)
+
+
+WORLDS: dict[str, World] = {
+    "lock-5": _lock(5, 0.6e6),
+    "lock-10": _lock(10, 0.6e6),
+    "lock-15": _lock(15, 0.6e6),
+    "lock-25": _lock(25, 2.5e6),
+    "lock-50": _lock(50, 8e6),
+    "lock-100": _lock(100, 40e6),
+    "sea-20": World("DeepSea 20", "DeepSea-v0", {"size": 20}, SEA_SOLVED, 0.1e6, 5),
+    "sea-50": World("DeepSea 50", "DeepSea-v0", {"size": 50}, SEA_SOLVED, 0.6e6, 5),
+    "car": World("MountainCarContinuous", "MountainCarContinuous-v0", {}, CAR_SOLVED, 0.4e6, 5),
+    "maze-20": World("maze 20 x 20, all cells", "Maze-v0", {"size": 20}, None, 3e6, 5),
+    "doorkey": World("MiniGrid DoorKey 6x6", "gymnasium:MiniGrid-DoorKey-6x6-v0", {}, GRID_SOLVED, 0.4e6, 5),
+}
+LAPTOP = ("lock-5", "lock-10", "lock-15", "lock-25", "sea-20", "maze-20")
+ABLATION: dict[str, Mapping[str, Any]] = {
+    "no bonus": {"explore": {"bonus_coef": 0.0, "min_value": 0.0}, "replay": {"capacity": 200_000}},
+    "no roll-in": {"explore": {"roll_in_share": 0.0}},
+    "uniform weights": {"explore": {"weights": "uniform"}},
+    "data of one round": {"replay": {"sample_rate": 1e-3, "capacity": 200_000}},
+    "kernel half as wide": {"replay": {"bandwidth": 0.175}},
+    "kernel twice as wide": {"replay": {"bandwidth": 0.7}},
+    "4 backups": {"explore": {"backups": 4}},
+}
+SMOKE_HORIZON = 3
+
+
+@dataclasses.dataclass(frozen=True)
+class Flags(harness.Flags):
+    """PC-PG that keeps its data: steps until each world is solved, and an ablation."""
+
+    scale: Scale = "laptop"
+    """smoke: a small lock, seconds; laptop: locks to H = 25, DeepSea 20, the maze, minutes on two cores; paper: all."""
+    worlds: tuple[str, ...] = ()
+    """Which worlds; by default those of the scale. `ablation`: parts left out one by one, on the lock at H = 15."""
+    algos: tuple[str, ...] = (ALGO,)
+    """Which algorithms."""
+    out: str = "results/replay"
+    """Folder of the results; cells that are done there are not run again."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        unknown = set(self.worlds) - {*WORLDS, "ablation"}
+        if unknown:
+            raise ValueError(f"unknown world {sorted(unknown)[0]!r}; valid: {', '.join([*WORLDS, 'ablation'])}")
+
+
+def cells(flags: Flags, records: list[Record]) -> Iterator[Cell]:
+    """The run of each world, then those of the ablation."""
+    del records
+    if flags.scale == "smoke":
+        world = _lock(SMOKE_HORIZON, 0.6e6)
+        yield _cell(flags, "lock-3", world, flags.seeds or 2, {"replay": {"capacity": 20_000}})
+        return
+    asked = flags.worlds or (*(LAPTOP if flags.scale == "laptop" else WORLDS), "ablation")
+    for name, world in WORLDS.items():
+        if name in asked:
+            yield _cell(flags, name, world, flags.seeds or world.seeds, {})
+    if "ablation" in asked:
+        for variant, changes in ABLATION.items():
+            name = f"ablation-{variant.replace(' ', '-')}"
+            yield _cell(flags, name, WORLDS["lock-15"], flags.seeds or 10, changes)
+
+
+def _cell(flags: Flags, name: str, world: World, seeds: int, changes: Mapping[str, Any]) -> Cell:
+    agent = harness.changed(preset(world.env, ALGO), dict(changes))
+    config = RunConfig(world.env, ALGO, agent, dict(world.options), seed=flags.seed, seeds=seeds)
+    asked = "ablation" if name.startswith("ablation") else name
+    command = f"pcpg reproduce replay --scale {flags.scale} --worlds {asked} --seeds {seeds} --seed {flags.seed}"
+    return Cell(name, config, command if flags.scale != "smoke" else "pcpg reproduce replay --scale smoke")
+
+
+def measure(run: Run) -> Record:
+    """Returns of the final policies, steps, and the history of every seed."""
+    reward_free = run.env.is_reward_free
+    returns = [0.0] * run.config.seeds if reward_free else run.evaluate(EVALUATION).mean_return
+    rows = harness.histories(run, lambda metrics: [metrics.get("coverage"), metrics.get("bonus_ahead")])
+    about = {"name": run.path.name, "env": run.config.env, "options": dict(run.config.env_options)}
+    return harness.facts_of(run, **about, final_return=returns, history=rows)
+
+
+def world_of(record: Record) -> World:
+    """The world of a record, by its environment."""
+    known = [world for world in WORLDS.values() if (world.env, dict(world.options)) == _key(record, world)]
+    return known[0] if known else World("lock H = 3", "", {}, LOCK_SOLVED, 0.6e6)
+
+
+def _key(record: Record, world: World) -> tuple[str, dict[str, Any]]:
+    return record["env"], {name: record["options"].get(name) for name in world.options}
+
+
+def steps_to_success(record: Record) -> list[float | None]:
+    """By seed: the steps of the whole run where it is solved, or those until all grid cells were seen; else None."""
+    world = world_of(record)
+    if world.solved is not None:
+        pairs = zip(record["final_return"], record["env_steps"], strict=True)
+        return [float(steps) if value > world.solved else None for value, steps in pairs]
+    return [
+        next((float(row[0]) for row in rows if row[2] is not None and row[2] >= 1.0), None)
+        for rows in record["history"].values()
+    ]
+
+
+def summarise(records: list[Record]) -> Summary:
+    """A row for each cell."""
+    return {"success": "the final policy over 100 fresh episodes; all steps counted", "cells": list(map(_row, records))}
+
+
+def _row(record: Record) -> Record:
+    world, steps = world_of(record), steps_to_success(record)
+    solved = [value for value in steps if value is not None]
+    return {
+        "cell": record["name"],
+        "world": world.label,
+        **harness.share_solved(len(solved), len(steps)),
+        "steps": max(solved) if solved else None,
+        "median_steps": float(np.median(solved)) if solved else None,
+        "env_steps_per_seed": max(record["env_steps"]),
+        "target": world.target,
+        "final_return": [round(value, 3) for value in record["final_return"]],
+        "seconds_per_seed": record["seconds"] / len(steps),
+        **harness.provenance(record),
+    }
+
+
+table = harness.table_of(
+    {
+        "world": lambda row: _title(row),
+        "solved": lambda row: harness.share_text(row["successes"], row["seeds"], row["interval"]),
+        "steps per seed, at most": lambda row: _thousands(row["steps"] or row["env_steps_per_seed"]),
+        "median": lambda row: _thousands(row["median_steps"]) if row["median_steps"] else "-",
+        "target": lambda row: _thousands(row["target"]),
+        "seconds per seed": lambda row: f"{row['seconds_per_seed']:.1f}",
+    }
+)
+
+
+def _title(row: Record) -> str:
+    variant = next((name for name in ABLATION if row["cell"] == f"ablation-{name.replace(' ', '-')}"), None)
+    return row["world"] if variant is None else f"{row['world']}, {variant}"
+
+
+def _thousands(steps: float) -> str:
+    return f"{steps / 1e6:.2f}M" if steps >= 1e6 else f"{steps / 1e3:.1f}k"
+
+
+def figures(records: list[Record]) -> Iterator[tuple[str, Any]]:
+    """Growth of the steps with the lock's horizon, beside those of PC-PG without kept data."""
+    locks = [record for record in records if record["name"].startswith("lock-") and record["options"].get("horizon")]
+    if len(locks) < 3:
+        return
+    figure, axes = new_figure(1, 1, width=4.2, height=2.8)
+    axis = axes[0][0]
+    horizon = np.array([record["options"]["horizon"] for record in locks for _ in record["env_steps"]], float)
+    steps = np.array([value for record in locks for value in record["env_steps"]], float)
+    slope, at = np.polyfit(np.log(horizon), np.log(steps), 1)
+    axis.scatter(horizon, steps, s=6, color="#2a9d5c", alpha=0.5, label="PC-PG that keeps its data, one seed")
+    line = np.array(sorted(set(horizon)))
+    axis.plot(line, np.exp(at) * line**slope, color="#2a9d5c", lw=1, label=f"$H^{{{slope:.2f}}}$")
+    axis.scatter([2, 5, 10, 15, 25], ON_POLICY, s=14, marker="s", color="#1b6ca8", label="PC-PG, most steps of a seed")
+    axis.set_xscale("log")
+    axis.set_yscale("log")
+    axis.set_xlabel("horizon H of the lock")
+    axis.set_ylabel("environment steps per seed")
+    axis.legend(fontsize=6.5, frameon=False)
+    yield "growth", figure
+
+
+ON_POLICY = (0.93e6, 2.24e6, 6.85e6, 13.9e6, 61.1e6)
+"""Steps of PC-PG without kept data (results/lock)."""
+
+EXPERIMENT = Experiment(Flags, cells, measure, lambda record: _place(record["name"]), summarise, table, figures)
+
+
+def _place(name: str) -> tuple[int, str]:
+    names = [*WORLDS, *(f"ablation-{variant.replace(' ', '-')}" for variant in ABLATION)]
+    return (names.index(name) if name in names else -1), name
