@@ -323,7 +323,7 @@ def exploit(
         defaults = exploit_defaults(folder)
         run_config = exploit_config(
             defaults,
-            agent=from_plain(PCPGConfig, config or {}, "config", defaults.agent),
+            agent=from_plain(type(defaults.agent), config or {}, "config", defaults.agent),
             env_options=env_options,
             seed=seed,
             seeds=seeds,

@@ -259,10 +259,12 @@ class ReplayExploitConfig:
     refine: float = 4.0
     """Values of the task have landmarks of their own, with a kernel this many times narrower."""
     visit_episodes: int = 32
-    """Episodes played to evaluate the policy; their steps count."""
+    """Episodes played to evaluate the policy; their steps count. 0: none, and no return is known."""
 
     def __post_init__(self) -> None:
-        positive(self, "visit_episodes", "refine")
+        positive(self, "refine")
+        if self.visit_episodes < 0:
+            raise ValueError(f"visit_episodes must be 0 or more, got {self.visit_episodes}")
         if self.backups < -1:
             raise ValueError(f"backups must be -1 (by the formula) or more, got {self.backups}")
 

@@ -1,5 +1,6 @@
 """Backups on kept transitions: exact values on a chain, the bonus ahead, and no hope in what was never met."""
 
+import jax
 import numpy as np
 
 from pcpg.learning.backups import RIDGE, Transitions, fit
@@ -71,3 +72,24 @@ def test_one_transition_is_believed_but_for_the_ridge():
 def test_the_change_of_the_last_backup_vanishes_once_all_is_heard():
     settings = {"num_actions": 2, "gamma": 0.9, "low": 0.0, "high": 1.0, "explore": False}
     assert float(fit(chain(), backups=60, **settings).change) < 1e-3 < float(fit(chain(), backups=2, **settings).change)
+
+
+def test_many_rows_are_computed_as_in_double_precision_whatever_the_compiler_makes_of_them():
+    rng, rows, places, actions, size = np.random.default_rng(0), 16_384, 64, 9, 8192
+    shares = rng.dirichlet(np.full(places, 0.05), rows).astype(np.float32)
+    row, nexts = (rng.integers(0, rows, size).astype(np.int32) for _ in range(2))
+    action = rng.integers(0, actions, size).astype(np.int32)
+    reward = np.where(np.arange(size) < 20, 1.0, 0.0).astype(np.float32)
+    live, weight = (reward == 0).astype(np.float32), np.ones(size, np.float32)
+    kept = Transitions(shares, np.zeros((rows, actions), np.float32), row, nexts, action, reward, live, weight)
+    settings = {"num_actions": actions, "backups": 5, "gamma": 0.999, "low": -1.0, "high": 1.0, "explore": False}
+    count, total, y = np.zeros((actions, rows)), np.zeros((actions, rows)), reward.astype(float)
+    np.add.at(count, (action, row), weight)
+    for _ in range(5):
+        total[:] = 0.0
+        np.add.at(total, (action, row), y)
+        w = (total @ shares - RIDGE) / (count @ shares + RIDGE)
+        y = reward + 0.999 * live * np.clip(shares @ w.T, -1, 1).max(1)[nexts]
+    for _ in range(2):
+        found = jax.jit(lambda kept: fit(kept, **settings))(kept)
+        np.testing.assert_allclose(found.w, w, atol=1e-4)

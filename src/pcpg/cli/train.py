@@ -81,7 +81,8 @@ def exploit(arguments: list[str], console: Console) -> int:
     defaults = exploit_defaults(folder)
     flags = parse(_flags_type(defaults), arguments, "pcpg exploit")
     replace = dataclasses.replace
-    agent: Any = replace(defaults.agent, ppo=flags.ppo, exploit=flags.exploit)
+    parts = {name: getattr(flags, name) for name in ("ppo", "exploit") if hasattr(flags, name)}
+    agent: Any = replace(defaults.agent, **parts)
     if flags.num_groups is not None:
         agent = replace(agent, explore=replace(agent.explore, num_groups=flags.num_groups))
     config = exploit_config(
@@ -101,7 +102,8 @@ def _flags_type(defaults: "RunConfig") -> Any:
     env, agent = defaults.make_env(), typing.cast(Any, defaults.agent)
     fields = [
         (name, type(value), dataclasses.field(default=value))
-        for name, value in (("env", env), ("ppo", agent.ppo), ("exploit", agent.exploit))
+        for name, value in (("env", env), ("ppo", getattr(agent, "ppo", None)), ("exploit", agent.exploit))
+        if value is not None
     ]
     made = dataclasses.make_dataclass("Exploit", fields, bases=(ExploitFlags,), frozen=True)
     made.__doc__ = f"Train a policy on the cover of {defaults.source['run']}, for the reward of {defaults.env} as set."

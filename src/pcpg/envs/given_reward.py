@@ -76,6 +76,13 @@ class GivenReward(Environment[Any, GivenRewardState]):
         reward = jnp.asarray(self.reward(*pairs[: num_arguments(self.reward)]), jnp.float32)
         return moved._replace(reward=reward, state=GivenRewardState(moved.state, moved.observation))
 
+    def rewards_of(
+        self, params: Any, observations: np.ndarray, actions: np.ndarray, next_observations: np.ndarray
+    ) -> tuple[np.ndarray, None]:
+        del params
+        pairs = (observations, actions, next_observations)[: num_arguments(self.reward)]
+        return np.asarray(jax.jit(jax.vmap(self.reward))(*pairs), np.float32), None
+
     def cell(self, state: GivenRewardState) -> jax.Array:
         return self.inner.cell(state.inner)
 

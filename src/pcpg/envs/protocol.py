@@ -134,6 +134,16 @@ class Environment(abc.ABC, Generic[Params, State]):
         """
         return self.observation_table(params)
 
+    def rewards_of(
+        self, params: Params, observations: np.ndarray, actions: np.ndarray, next_observations: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray | None] | None:
+        """Rewards of transitions that were met under another reward, and where they end an episode (None: as they did).
+
+        None where a reward cannot be told from what is observed. For algorithms that keep their data.
+        """
+        del params, observations, actions, next_observations
+        return None
+
     def state_index(self, state: State) -> jax.Array:
         """The number of a state, int32. Only where there is a table of observations or an exact model."""
         raise TypeError(f"{type(self).__name__} does not number its states")

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 
 from pcpg.features.landmarks import HIGHEST
 from pcpg.policies.kernel import optimistic, values_at
-from pcpg.shapes import Array, Float, Int, Scalar
+from pcpg.shapes import Array, Float, Int
 
 RIDGE = 1e-2
 """Weight of the prior in every mean: a pair that was never met is worth 0 to who explores, and the least possible to
@@ -50,15 +50,23 @@ def fit(
     *,
     num_actions: int,
     backups: int,
-    gamma: Scalar,
-    low: Scalar,
-    high: Scalar,
+    gamma: float,
+    low: float,
+    high: float,
     explore: bool,
 ) -> Fitted:
-    """The averager of the kept transitions after some backups from zero."""
+    """The averager of the kept transitions after some backups from zero.
+
+    The bounds are constants of the program: with bounds that are arrays, XLA for CPUs (jaxlib 0.10.2) compiled a `clip`
+    of some 16,000 rows to wrong numbers, others at each compilation.
+    """
     rows, capacity = kept.shares.shape
-    empty = jnp.zeros((num_actions, rows), jnp.float32)
-    count = empty.at[kept.action, kept.row].add(kept.weight)
+    pair = jnp.asarray(kept.action) * rows + kept.row
+
+    def by_pair(values: jax.Array) -> jax.Array:
+        return jax.ops.segment_sum(values, pair, num_actions * rows).reshape(num_actions, rows)
+
+    count = by_pair(jnp.asarray(kept.weight))
     mass = jnp.matmul(count, kept.shares, precision=HIGHEST) + RIDGE
     prior = 0.0 if explore else RIDGE * low
 
@@ -69,7 +77,7 @@ def fit(
 
     def backup(carry: tuple[jax.Array, jax.Array, jax.Array], _: None) -> tuple[tuple, None]:
         y = carry[1]
-        total = empty.at[kept.action, kept.row].add(kept.weight * y)
+        total = by_pair(jnp.asarray(kept.weight) * y)
         w = (jnp.matmul(total, kept.shares, precision=HIGHEST) + prior) / mass
         new = targets(w)
         return (w, new, jnp.max(jnp.abs(new - y) * (kept.weight > 0))), None

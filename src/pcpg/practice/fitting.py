@@ -83,9 +83,6 @@ class FitInputs(NamedTuple):
     live: Any
     weight: Any
     first_row: Any  # [F]: observations at which episodes begin
-    gamma: Any
-    low: Any
-    high: Any
     bonus_coef: Any
 
 
@@ -160,8 +157,8 @@ def place_landmarks(inputs: CountInputs) -> Landmarks:
     return extend_landmarks(inputs.model.landmarks, inputs.x, jnp.sum(inputs.counts, axis=0) > 0, inputs.tol)
 
 
-def fit_values(inputs: FitInputs, *, backups: int, explore: bool) -> FitOutputs:
-    """Values from kept transitions: of the bonus still ahead, or of the task's reward."""
+def fit_values(inputs: FitInputs, *, backups: int, gamma: float, explore: bool) -> FitOutputs:
+    """Values from kept transitions: of the bonus still ahead, or of the task's reward, scaled to at most 1."""
     landmarks, x, num_actions = inputs.landmarks, jnp.asarray(inputs.x), len(inputs.roots)
     shares = landmarks.shares(x)
     bonus = jnp.zeros((len(x), num_actions), jnp.float32)
@@ -170,8 +167,8 @@ def fit_values(inputs: FitInputs, *, backups: int, explore: bool) -> FitOutputs:
     kept = Transitions(
         shares, bonus, inputs.row, inputs.next_row, inputs.action, inputs.reward, inputs.live, inputs.weight
     )
-    limits = {"low": inputs.low, "high": inputs.high}
-    found = fit(kept, num_actions=num_actions, backups=backups, gamma=inputs.gamma, explore=explore, **limits)
+    limits = {"low": 0.0 if explore else -1.0, "high": 1.0}
+    found = fit(kept, num_actions=num_actions, backups=backups, gamma=gamma, explore=explore, **limits)
     first = inputs.first_row
     f = values_at(shares[first], found.w, **limits)
     value = jnp.mean(jnp.max(optimistic(f, bonus[first]) if explore else f, axis=-1))

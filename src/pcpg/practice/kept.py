@@ -6,6 +6,7 @@ sampling). So what is new is always in it, what is known grows in it as a logari
 those over all data without bias.
 """
 
+import copy
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -103,6 +104,23 @@ class Kept:
                 self._columns[name] = column
             column[self.size : end] = getattr(batch, name)
         self.size = end
+
+    def relabelled(self, reward: np.ndarray, terminated: np.ndarray | None) -> "Kept":
+        """The same transitions under another reward; everything else is shared."""
+        other = copy.copy(self)
+        ends = self.column("terminated") if terminated is None else terminated
+        other._columns = self._columns | {"reward": reward.astype(np.float32), "terminated": ends}
+        return other
+
+    def of_every_pair(self, most: int) -> np.ndarray:
+        """Places of at most so many transitions of each pair (observation, action), evenly spaced over time."""
+        pair = self.column("code").astype(np.int64) * (1 << 20) + self.column("action")
+        order = np.argsort(pair, kind="stable")
+        _, start, count = np.unique(pair[order], return_index=True, return_counts=True)
+        rank = np.arange(len(order)) - np.repeat(start, count)
+        total = np.repeat(count, count)
+        chosen = (rank * most) // total != ((rank - 1) * most) // total
+        return np.sort(order[chosen | (total <= most)])
 
     def restore(self, batch: Batch) -> None:
         """Keep a round that was read from disk."""

@@ -46,7 +46,9 @@ from pcpg.practice.replay_data import (
     kept_of,
     pairs_of,
     roll_in_of,
+    scale_of,
     seen_in,
+    value_scale,
     with_room,
 )
 from pcpg.practice.replay_state import (
@@ -58,9 +60,12 @@ from pcpg.practice.replay_state import (
     Seen,
     no_members,
 )
-from pcpg.practice.visit import VisitInputs, Visitor
+from pcpg.practice.visit import VisitInputs, Visitor, Visits
 from pcpg.presets import bytes_of_transition, sized
 from pcpg.state import DONE, EXPLOIT, EXPLORE, Report, int32
+
+MOST_OF_A_PAIR = 64
+"""Transitions of one pair from which a task is learned on the data of another run."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,7 +76,7 @@ class ReplayAgent:
     config: ReplayConfig
     lanes: int
     phi: None = None  # its features are made from its data
-    covers: None = None
+    covers: dict[int, Kept] | None = None  # data of another run, by the seed that explored: they are exploited alone
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "config", sized(self.config, self.env))
@@ -107,16 +112,23 @@ class ReplayAgent:
 
     @functools.cached_property
     def improve(self) -> Programs:
-        return Programs(functools.partial(fit_values, backups=self.config.explore.backups, explore=True), self.lanes)
+        constants = {"backups": self.config.explore.backups, "gamma": self.gamma, "explore": True}
+        return Programs(functools.partial(fit_values, **constants), self.lanes)
 
     @functools.cached_property
     def solve(self) -> Programs:
-        return Programs(functools.partial(fit_values, backups=self.config.exploit.backups, explore=False), self.lanes)
+        constants = {"backups": self.config.exploit.backups, "gamma": self.gamma, "explore": False}
+        return Programs(functools.partial(fit_values, **constants), self.lanes)
+
+    @property
+    def gamma(self) -> float:
+        """The discount factor: what is met at the end of an episode still counts at its start."""
+        return 1 - 1 / (self.config.explore.discount * self.env.max_steps)
 
     @functools.cached_property
     def visit(self) -> Any:
         """The program that plays the policy of the task."""
-        return visit_program(Visitor(self.env, self.config.exploit.visit_episodes), self.lanes)
+        return visit_program(Visitor(self.env, max(self.config.exploit.visit_episodes, 1)), self.lanes)
 
     @property
     def programs(self) -> tuple[Any, ...]:
@@ -147,7 +159,24 @@ class ReplayAgent:
             quiet=int32(0),
             cover=no_members(actions, room),
             kept=Kept(space.shape, np.dtype(space.dtype)),
-        )
+        )._replace(**self._given_data(seed))
+
+    def _given_data(self, seed: int) -> dict[str, Any]:
+        """The entries of a state that begins with the data of another run, under the reward of now."""
+        if self.covers is None:
+            return {}
+        kept, params = self.covers[self.env.dynamics_seed(seed)], self.env.instance(seed)
+        seen = kept.observations
+        here, after, chosen = seen[kept.column("code")], seen[kept.column("next_code")], kept.column("action")
+        found = self.env.rewards_of(params, here, self.candidates[chosen], after)
+        places = kept.of_every_pair(MOST_OF_A_PAIR)
+        scale = scale_of(self, kept, None)
+        return {
+            "kept": kept if found is None else kept.relabelled(*found),
+            "phase": int32(EXPLOIT),
+            "sample": Sample(places, np.ones(len(places), np.float32)),
+            "model": no_model(scale, len(self.candidates), FIRST_LANDMARKS),
+        }
 
     def step(self, states: Sequence[ReplayState]) -> list[tuple[ReplayState, Report]]:
         """One round for each seed, in the phase it is in."""
@@ -246,18 +275,22 @@ class ReplayAgent:
         outputs = _split(explores, inputs, self.improve, self.solve)
         found = []
         for state, exploring, given, output in zip(states, explores, inputs, outputs, strict=True):
-            metrics = {"change": output.change, "value": output.value}
-            model = state.model._replace(w=output.w)
-            policy = model if exploring else self._greedy(given.landmarks, output.w)
-            found.append(Improved(policy, float(output.value), 0, metrics))
+            scale = 1.0 if exploring else value_scale(self, kept_of(state))
+            value, change = float(output.value) * scale, float(output.change) * scale
+            model, own = state.model._replace(w=output.w), np.asarray(output.w) * np.float32(scale)
+            policy = model if exploring else self._greedy(given.landmarks, own)
+            found.append(Improved(policy, value, 0, {"change": change, "value": value}))
         return found
 
     def _visit(self, states: list[ReplayState], policies: list[Any]) -> list[Any]:
         """What each seed's policy met: kept and counted while it explores, an evaluation of the task's after it."""
         found: dict[int, Any] = {}
         done = [i for i, state in enumerate(states) if state.phase != EXPLORE]
-        inputs = [self._visit_inputs(states[i], policies[i]) for i in done]
-        found |= dict(zip(done, self.visit(inputs), strict=True))
+        if self.config.exploit.visit_episodes:
+            inputs = [self._visit_inputs(states[i], policies[i]) for i in done]
+            found |= dict(zip(done, self.visit(inputs), strict=True))
+        else:
+            found |= {i: unvisited(self.env.num_cells) for i in done}
         exploring = [i for i, state in enumerate(states) if state.phase == EXPLORE]
         episodes = self._play([states[i] for i in exploring], [policies[i] for i in exploring])
         batches = [kept_of(states[i]).batch_of(played) for i, played in zip(exploring, episodes, strict=True)]
@@ -313,6 +346,12 @@ class ReplayAgent:
         nowhere = np.full(played.alive.shape, -1, np.int32)
         arrays = played.observations, played.actions, played.rewards, played.terminated, played.truncated
         return Episodes(*arrays, played.alive, nowhere)
+
+
+def unvisited(num_cells: int) -> Visits:
+    """What is known of a policy that played no episode: nothing."""
+    nothing = np.zeros(0, np.int32)
+    return Visits(None, np.full(1, np.nan, np.float32), nothing, np.zeros(num_cells, np.int32), 0, True)
 
 
 def free_memory() -> int | None:

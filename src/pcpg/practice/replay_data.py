@@ -33,7 +33,7 @@ def kept_of(state: ReplayState) -> Kept:
 
 
 def fit_inputs(agent: "ReplayAgent", state: ReplayState) -> FitInputs:
-    kept, exploring, steps = kept_of(state), state.phase == EXPLORE, agent.env.max_steps
+    kept, exploring = kept_of(state), state.phase == EXPLORE
     pairs = len(agent.candidates) * state.model.landmarks.capacity
     room = (agent.config.replay.pool or min(max(8 * pairs, 4096), 65_536)) * (1 if exploring else 4)
     index = state.sample.places
@@ -57,15 +57,17 @@ def fit_inputs(agent: "ReplayAgent", state: ReplayState) -> FitInputs:
         row=fill(rows[:k], np.int32),
         next_row=fill(rows[k : 2 * k], np.int32),
         action=fill(kept.column("action")[index], np.int32),
-        reward=fill(np.zeros(k) if exploring else rewards[index], np.float32),
+        reward=fill(np.zeros(k) if exploring else rewards[index] / value_scale(agent, kept), np.float32),
         live=fill(~ended, np.float32),
         weight=fill(np.ones(k), np.float32),
         first_row=rows[2 * k :].astype(np.int32),
-        gamma=np.float32(1 - 1 / (agent.config.explore.discount * steps)),
-        low=np.float32(0.0 if exploring else min(float(rewards.min()), 0.0) * steps),
-        high=np.float32(1.0 if exploring else max(float(rewards.max()), 0.0) * steps),
         bonus_coef=np.float32(agent.config.explore.bonus_coef),
     )
+
+
+def value_scale(agent: "ReplayAgent", kept: Kept) -> float:
+    """What no return of a task can exceed: the largest reward met, at every step; 1 where there was none."""
+    return float(np.max(np.abs(kept.column("reward")), initial=0.0)) * agent.env.max_steps or 1.0
 
 
 def roll_in_of(agent: "ReplayAgent", state: ReplayState, model: Model) -> RollIn:
@@ -82,7 +84,7 @@ def roll_in_of(agent: "ReplayAgent", state: ReplayState, model: Model) -> RollIn
         counts = cover.landmarks[which].astype(np.int32)
     else:
         w, counts = np.zeros((GROUPS, *np.shape(model.w)), np.float32), np.zeros(GROUPS, np.int32)
-    members = [MemberPolicy(scale, places, np.asarray(n), own) for n, own in zip(counts, w, strict=True)]
+    members = [MemberPolicy(scale, places, np.asarray(n), np.asarray(own)) for n, own in zip(counts, w, strict=True)]
     return RollIn(jax.tree.map(lambda *leaves: np.stack(leaves), *members), length.astype(np.int32))
 
 

@@ -206,6 +206,8 @@ def _covers(folder: RunFolder, checkpoint: checkpoints.Checkpoint | None, notes:
         except DamagedFile as error:
             notes.append(f"A member of the cover cannot be read: {error}. Covers with this member are left out.")
             break
+    if members and not any(name.endswith("/.sigma") for name in members[0]):
+        return {}  # a run that keeps its data: its members have data in place of covariances
     env = _env(folder.config)
     explored = {seed: seed if env is None else env.dynamics_seed(seed) for seed in sizes}
     return {
@@ -226,7 +228,8 @@ def _env(config: dict[str, Any]) -> Environment | None:
 
 def cover_data(members: list[dict[str, np.ndarray]], explored: int, weights: np.ndarray) -> CoverData:
     """The cover of the seed that explored, from the arrays of the member files."""
-    sigmas = np.stack([arrays[f"{explored}/.sigma"] for arrays in members]).astype(np.float64)
+    none = np.zeros((0, 0))  # members that keep data instead of covariances
+    sigmas = np.stack([arrays.get(f"{explored}/.sigma", none) for arrays in members]).astype(np.float64)
     returns = np.array([arrays[f"{explored}/.returns"].mean(dtype=np.float64) for arrays in members])
     cells = np.stack([arrays[f"{explored}/.cells"] for arrays in members])
     return CoverData((sigmas + sigmas.transpose(0, 2, 1)) / 2, np.asarray(weights, float), returns, cells)

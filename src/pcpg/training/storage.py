@@ -20,13 +20,14 @@ import jax
 import numpy as np
 
 from pcpg.algorithms import ALGORITHMS
+from pcpg.config import ReplayConfig
 from pcpg.cover.cover import Cover, empty_cover, with_weights
 from pcpg.envs.protocol import Environment
 from pcpg.features.base import FeatureMap
 from pcpg.policies.kernel import GreedyPolicy
 from pcpg.policies.networks import ActorCritic
 from pcpg.practice.agent import Agent, Covers
-from pcpg.practice.kept import Batch
+from pcpg.practice.kept import Batch, Kept
 from pcpg.practice.replay_state import ReplayState, no_members
 from pcpg.run_config import RunConfig
 from pcpg.runs import checkpoints
@@ -139,8 +140,7 @@ def _with_data(
     cover = no_members(len(state.model.w), room)
     for part in members[: int(state.cover.size)]:
         own = _of_seed(int(start.seed), part)
-        prefix = ".batch."
-        kept.restore(Batch(**{name[len(prefix) :]: leaf for name, leaf in own.items() if name.startswith(prefix)}))
+        kept.restore(_batch(own))
         if own[".features"] == state.features:
             w, visits = own[".w"], own[".visits"]
             cover = cover._replace(
@@ -190,25 +190,55 @@ def describe_source(folder: RunFolder) -> dict[str, Any]:
     config = RunConfig.from_json(folder.config)
     if config.source:
         raise NotARun(f"{folder.path} itself exploits a cover: use that of {config.source['run']}")
-    found = covers_of(folder, config, config.seed_list)
-    covers = {
-        str(seed): {"weights": cover.weights.tolist(), "env_steps": env_steps}
-        for seed, cover, env_steps in zip(config.seed_list, found, steps, strict=True)
-    }
     checkpoint = checkpoints.load_latest(folder.checkpoints)
     members = checkpoint.state["members"] if checkpoint else []
+    if keeps_data(config):
+        needing_all(lambda: [folder.read_member(index, sha256) for index, sha256 in enumerate(members)])
+        weights: list[list[float]] = [[] for _ in steps]
+    else:
+        weights = [cover.weights.tolist() for cover in covers_of(folder, config, config.seed_list)]
+    covers = {
+        str(seed): {"weights": own, "env_steps": env_steps}
+        for seed, own, env_steps in zip(config.seed_list, weights, steps, strict=True)
+    }
     digest = hashlib.sha256(json.dumps([members, covers], sort_keys=True).encode()).hexdigest()
     run = str(folder.path.resolve())
     return {"run": run, "algo": config.algo, "members": members, "covers": covers, "sha256": digest}
 
 
 def read_source_covers(folder: RunFolder, config: RunConfig) -> Covers:
-    """The covers that a run exploits, from its own folder or from that of the source, with room for the largest."""
+    """The covers that a run exploits, from its own folder or from that of the source, with room for the largest.
+
+    Of a run that keeps its data they are the data.
+    """
     env = config.make_env()
     wanted = sorted({env.dynamics_seed(seed) for seed in config.seed_list})
+    if keeps_data(config):
+        return {seed: _read_data(folder, env, seed, config.source["members"]) for seed in wanted}  # pyright: ignore
     weights = {seed: np.array(config.source["covers"][str(seed)]["weights"]) for seed in wanted}
     capacity = max(map(len, weights.values()))
     return _read_covers(folder, config, env, weights, config.source["members"], capacity)
+
+
+def keeps_data(config: RunConfig) -> bool:
+    """Whether the members of a run hold data instead of policies to roll in."""
+    return isinstance(config.agent, ReplayConfig)
+
+
+def _read_data(folder: RunFolder, env: Environment, seed: int, hashes: Sequence[str]) -> Kept:
+    """All transitions of a seed."""
+    space = env.observation_space
+    kept = Kept(space.shape, np.dtype(space.dtype))
+    for index, sha256 in enumerate(hashes):
+        own = _of_seed(seed, folder.read_member(index, sha256))
+        if own:  # a seed that had ended by then has no part in it
+            kept.restore(_batch(own))
+    return kept
+
+
+def _batch(own: Mapping[str, np.ndarray]) -> Batch:
+    prefix = ".batch."
+    return Batch(**{name[len(prefix) :]: leaf for name, leaf in own.items() if name.startswith(prefix)})
 
 
 def own_source_covers(folder: RunFolder, config: RunConfig) -> Covers | None:
