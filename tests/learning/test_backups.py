@@ -84,6 +84,7 @@ def test_many_rows_are_computed_as_in_double_precision_whatever_the_compiler_mak
     kept = Transitions(shares, np.zeros((rows, actions), np.float32), row, nexts, action, reward, live, weight)
     settings = {"num_actions": actions, "backups": 5, "gamma": 0.999, "low": -1.0, "high": 1.0, "explore": False}
     count, total, y = np.zeros((actions, rows)), np.zeros((actions, rows)), reward.astype(float)
+    w = np.zeros((actions, places))
     np.add.at(count, (action, row), weight)
     for _ in range(5):
         total[:] = 0.0

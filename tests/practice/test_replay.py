@@ -121,6 +121,17 @@ def test_environments_on_the_host_keep_their_data_too(env: str, options: dict[st
     assert int(action) == action
 
 
+def test_the_data_of_a_maze_lead_to_goals_that_were_named_afterwards_without_a_new_step(tmp_path: Path) -> None:
+    explored = pcpg.train("Maze-v0", "pcpg-replay", size=8, out=tmp_path / "maze", config={"explore": {"patience": 2}})
+    goals = pcpg.exploit(explored, goals=4, out=tmp_path / "goals")
+    assert goals.summary["env_steps"] == [0] * 4
+    assert goals.evaluate(10).mean_return == [1.0] * 4
+    again = pcpg.load(tmp_path / "goals")
+    np.testing.assert_array_equal(again.evaluate(3).returns, goals.evaluate(3).returns)
+    lazy = pcpg.exploit(explored, reward=lambda observation, action: (action == 4).astype(float))
+    assert lazy.policy.act(np.asarray(explored.env.reset(jax.random.key(0), explored.env.instance(0))[0])) == 4
+
+
 def test_continuous_actions_are_chosen_from_a_grid(tmp_path: Path) -> None:
     config = {"replay": {"capacity": 13_000, "num_actions": 3}, "exploit": {"visit_episodes": 4}}
     run = pcpg.train("MountainCarContinuous-v0", "pcpg-replay", config=config, out=tmp_path / "run")

@@ -58,6 +58,8 @@ class Rounds(NamedTuple):
 class Agent:
     """An algorithm on an environment; compiles nothing before the first round."""
 
+    checkpoint_share = 1.0  # of the time at most: after every round
+
     env: Environment
     config: Any  # the settings of the algorithm, an AgentConfig
     rounds: Rounds

@@ -56,7 +56,8 @@ class Kept:
 
     def numbers_of(self, observations: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The number of each observation [n], and those that are new, which are added."""
-        flat = np.ascontiguousarray(observations).reshape(len(observations), -1)
+        size = int(np.prod(observations.shape[1:], dtype=int))
+        flat = np.ascontiguousarray(observations).reshape(len(observations), size)
         rows = flat.view(np.dtype((np.void, flat.dtype.itemsize * flat.shape[1]))).reshape(-1)
         distinct, where, inverse = np.unique(rows, return_index=True, return_inverse=True)
         numbers, new = np.empty(len(distinct), np.int64), []
@@ -80,7 +81,7 @@ class Kept:
         some = self.observations
         if len(some) > most:
             some = some[np.sort(np.random.default_rng(len(some)).choice(len(some), most, replace=False))]
-        x = some.reshape(len(some), -1).astype(np.float64)
+        x = some.reshape(len(some), int(np.prod(some.shape[1:], dtype=int))).astype(np.float64)
         return x / 255.0 if some.dtype == np.uint8 else x
 
     def batch_of(self, played: Any) -> Batch:

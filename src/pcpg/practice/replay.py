@@ -75,6 +75,8 @@ class ReplayAgent:
     env: Environment
     config: ReplayConfig
     lanes: int
+    checkpoint_share = 0.1  # of the time at most: its covariances are large, and rounds are short
+
     phi: None = None  # its features are made from its data
     covers: dict[int, Kept] | None = None  # data of another run, by the seed that explored: they are exploited alone
 

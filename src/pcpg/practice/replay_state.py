@@ -94,7 +94,8 @@ def no_members(num_actions: int, room: int) -> Members:
 
 def table_of_rows(observations: np.ndarray) -> np.ndarray:
     """Observations as vectors [U, size], with rows of zeros up to a power of two: few programs are compiled."""
-    x = observations.reshape(len(observations), -1).astype(np.float32)
+    size = int(np.prod(observations.shape[1:], dtype=int))
+    x = observations.reshape(len(observations), size).astype(np.float32)
     x = x / np.float32(255.0) if observations.dtype == np.uint8 else x
-    room = max(64, 1 << (len(x) - 1).bit_length())
+    room = max(64, 1 << max(len(x) - 1, 0).bit_length())
     return np.concatenate([x, np.zeros((room - len(x), x.shape[1]), np.float32)])

@@ -156,6 +156,7 @@ class _Loop:
         self.compiled_before = [(program.compilations, program.compile_seconds) for program in self._programs]
         self.recent: deque[float] = deque(maxlen=5)  # seconds of the last rounds with updates
         self.steps_before = self._env_steps()
+        self.saved, self.saved_at, self.save_seconds = step, self.began, 0.0
 
     def train(self, stop: threading.Event) -> None:
         """Rounds until every seed is done or `stop` is set."""
@@ -164,6 +165,8 @@ class _Loop:
         self._report_progress()
         while not self.is_done and not stop.is_set():
             self._round()
+        if self.saved != self.step:
+            self._save()
         if self.is_done:
             self._finish()
 
@@ -194,7 +197,9 @@ class _Loop:
             self.hashes.append(self.folder.write_member(len(self.hashes), pack_members(members)))
         seconds = self._seconds() - began
         self.timings.write({"step": self.step, "seconds": seconds, "compile_seconds": self._compile_seconds()})
-        self._save()
+        now = time.perf_counter()
+        if (now - self.saved_at) * self.agent.checkpoint_share >= self.save_seconds * (self.agent.checkpoint_share < 1):
+            self._save()
         if self._compiled:  # the first round of PC-PG has no updates: nothing to go by
             self.recent.append(self._seconds() - began)
         self._report_progress()
@@ -215,9 +220,12 @@ class _Loop:
         )
 
     def _save(self) -> None:
+        began = time.perf_counter()
         self.metrics.sync()
         state = {"members": self.hashes, "features": self.features, "device": device_kind()}
         checkpoints.save(self.folder.checkpoints, self.step, pack_states(self.states), state)
+        self.saved, self.saved_at = self.step, time.perf_counter()
+        self.save_seconds = self.saved_at - began
 
     def _finish(self) -> None:
         write_arrays(self.folder.policy, final_policies(self.states))
