@@ -71,6 +71,13 @@ class Kept:
         self._add_observations(added)
         return numbers[inverse.reshape(-1)].astype(np.int32), added
 
+    @property
+    def is_acted_in(self) -> np.ndarray:
+        """By number of the observation, whether an action was ever taken there."""
+        acted = np.zeros(len(self._numbers), bool)
+        acted[self.column("code")] = True
+        return acted
+
     def first_codes(self, number: int) -> np.ndarray:
         """Observations at which the newest episodes began, `number` of them, repeated where they are fewer."""
         begun = np.unique(self.column("code")[self.column("first")][-number:])

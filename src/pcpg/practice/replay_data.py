@@ -45,7 +45,10 @@ def fit_inputs(agent: "ReplayAgent", state: ReplayState) -> FitInputs:
     first = kept.first_codes(64)
     codes, rows = np.unique(np.concatenate([code, next_code, first]), return_inverse=True)
     k, rewards = len(index), kept.column("reward")
-    ended = kept.column("terminated")[index] | (kept.column("truncated")[index] & exploring)
+    # Where a time limit cut an episode values go on, but for who explores not into what nobody can act in: its bonus
+    # would never fall.
+    cut = kept.column("truncated")[index] & ~kept.is_acted_in[next_code] & exploring
+    ended = kept.column("terminated")[index] | cut
 
     def fill(values: np.ndarray, kind: Any) -> np.ndarray:
         return np.concatenate([values.astype(kind), np.zeros(room - k, kind)])
