@@ -82,7 +82,8 @@ def train(agent):
 
 def traced(name, monkeypatch):
     """The agent after a whole run in which every program was traced and none compiled."""
-    monkeypatch.setattr(collector, "Program", Tracer)
+    for kind in ("Program", "Programs"):
+        monkeypatch.setattr(collector, kind, Tracer)
     agent = AGENTS[name]()
     train(agent)
     return agent

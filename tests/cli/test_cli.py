@@ -184,7 +184,14 @@ def test_every_command_has_a_help(cli: Cli, command: str) -> None:
 
 def test_the_help_of_train_depends_on_environment_and_algorithm(cli: Cli) -> None:
     default = cli("train", "--help").out
-    for flag in ("ENV", "--algo {pcpg,pcpg-bonus,ppo-rnd,ppo}", "--seeds", "--out", "--config", "--env.horizon"):
+    for flag in (
+        "ENV",
+        "--algo {pcpg,pcpg-bonus,pcpg-replay,ppo-rnd,ppo}",
+        "--seeds",
+        "--out",
+        "--config",
+        "--env.horizon",
+    ):
         assert flag in default
     assert "--explore.max-policies" in default and "--features" in default and "--budget" not in default
     ppo = cli("train", "CombinationLock-v0", "--algo", "ppo", "--help").out
@@ -214,7 +221,7 @@ LOCK = "CombinationLock-v0"
         (("train", "CombinatonLock-v0"), "unknown environment 'CombinatonLock-v0'; did you mean 'CombinationLock-v0'?"),
         (
             ("train", LOCK, "--algo", "pppo"),
-            "unknown algorithm 'pppo'; did you mean 'ppo'? Valid: pcpg, pcpg-bonus, ppo",
+            "unknown algorithm 'pppo'; did you mean 'ppo'? Valid: pcpg, pcpg-bonus, pcpg-replay, ppo",
         ),
         (("train", LOCK, "--algo"), "--algo needs a value"),
         (("train", LOCK, "--sedes", "3"), "--sedes"),

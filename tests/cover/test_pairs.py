@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from pcpg.cover.design import d_optimal
+from pcpg.cover.landmarks import extend_landmarks, no_landmarks
 from pcpg.cover.pairs import diagonal_design, pair_bonuses, pair_covariances, pair_roots
-from pcpg.features.landmarks import extend_landmarks, no_landmarks
 
 FAR = 20.0 * np.eye(4, dtype=np.float32)
 MARKS = extend_landmarks(no_landmarks(np.ones(4), 8), FAR[:3], np.ones(3, bool), tol=0.1)

@@ -4,8 +4,8 @@ import jax
 import numpy as np
 import pytest
 
+from pcpg.cover.landmarks import extend_landmarks, no_landmarks
 from pcpg.envs.spaces import Box, Discrete, MultiDiscrete
-from pcpg.features.landmarks import extend_landmarks, no_landmarks
 from pcpg.policies import host
 from pcpg.policies.distributions import for_space
 from pcpg.policies.kernel import (

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from pcpg.cover.design import Design
-from pcpg.features.landmarks import HIGHEST, rest_of
+from pcpg.cover.landmarks import HIGHEST, rest_of
 from pcpg.shapes import Array, Float
 
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from pcpg.features.landmarks import HIGHEST
+from pcpg.cover.landmarks import HIGHEST
 from pcpg.policies.kernel import optimistic, values_at
 from pcpg.shapes import Array, Float, Int
 

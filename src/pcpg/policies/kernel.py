@@ -7,9 +7,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from pcpg.cover.landmarks import HIGHEST, Landmarks, shares_of
 from pcpg.cover.pairs import pair_bonuses
 from pcpg.envs.spaces import Box, Discrete, MultiDiscrete, Space
-from pcpg.features.landmarks import HIGHEST, Landmarks, shares_of
 from pcpg.policies.distributions import Distribution, categorical
 from pcpg.shapes import Array, Float, Int, Scalar, Shaped
 

@@ -6,10 +6,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from pcpg.cover.landmarks import Landmarks, extend_landmarks, no_landmarks, with_capacity
 from pcpg.cover.pairs import pair_bonuses, pair_covariances, pair_roots
 from pcpg.cover.rollin import RollIn
 from pcpg.envs.protocol import Environment
-from pcpg.features.landmarks import Landmarks, extend_landmarks, no_landmarks, with_capacity
 from pcpg.learning.backups import Transitions, fit
 from pcpg.policies.distributions import Distribution
 from pcpg.policies.kernel import ExploringPolicy, optimistic, values_at

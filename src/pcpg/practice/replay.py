@@ -19,10 +19,10 @@ import numpy as np
 
 from pcpg.algorithm1 import Explored, Improve, Parts, Request, Visit, explore_round, lockstep, task_round
 from pcpg.config import ReplayConfig
+from pcpg.cover.landmarks import Landmarks
 from pcpg.cover.pairs import diagonal_design
 from pcpg.envs.host import HostEnvironment
 from pcpg.envs.protocol import Environment
-from pcpg.features.landmarks import Landmarks
 from pcpg.policies.kernel import ExploringPolicy, GreedyPolicy, among, candidate_actions, sure_choices
 from pcpg.practice.agent import after_round, check_visits, plain
 from pcpg.practice.episodes import play

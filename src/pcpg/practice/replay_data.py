@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
+from pcpg.cover.landmarks import Landmarks, inverse_scale_of
 from pcpg.cover.rollin import RollIn
-from pcpg.features.landmarks import Landmarks, inverse_scale_of
 from pcpg.policies.kernel import MemberPolicy
 from pcpg.practice.fitting import NO_ROLL_IN, Counted, CountInputs, Episodes, FitInputs, Model, grown, no_model
 from pcpg.practice.kept import Batch, Kept

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from pcpg.cover.landmarks import SHARP, extend_landmarks, inverse_scale_of, no_landmarks, rest_of, with_capacity
 from pcpg.envs.lock import CombinationLock
-from pcpg.features.landmarks import SHARP, extend_landmarks, inverse_scale_of, no_landmarks, rest_of, with_capacity
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(40, 3)).astype(np.float32)
