@@ -34,7 +34,7 @@ replace = dataclasses.replace
 Choice = tuple[str, dict[str, Any]]
 """Name and options of a feature map."""
 
-# Compiled environments: the lock's settings, the same at every horizon. docs/tuning has the record.
+# Compiled environments: the lock's settings, the same at every horizon. results/lock/tuning.md has the record.
 
 PAPER_PPO = PPOConfig(num_episodes=512, num_epochs=5, minibatch_size=160, entropy_coef=0.01)
 """The paper's table for the lock: clip 0.2, gradient norm 5, learning rate 1e-3, 5 epochs of minibatches of 160."""
