@@ -3,11 +3,12 @@
     b(s, a) = phi(s)' (I + sum over kept pairs with action a of phi phi')^-1 phi(s) + rest(s)
 
 lies in (0, 1]: 1 / (1 + n) where observations are told apart and the pair was met n times, 1 far from all data. It is
-the posterior variance of the kernel, and the ridge leverage of the pair.
+the posterior variance of the kernel, and the ridge leverage of the pair. The inverses are carried, and new pairs enter
+them by Woodbury's identity: a round costs M^2 for each pair that it met, where factorising anew would cost M^3.
 """
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,34 +16,88 @@ import numpy as np
 
 from pcpg.cover.design import Design
 from pcpg.cover.landmarks import HIGHEST, rest_of
-from pcpg.shapes import Array, Float
+from pcpg.shapes import Array, Float, Int
+
+CHUNK = 64
+"""Pairs that enter an inverse together."""
+FLOOR = 1e-3
+"""A pair whose bonus is below this is counted no more: float32 would lose what is left of it."""
 
 
-def pair_covariances(phi: Float[Array, "n M"], weights: Float[Array, "A n"]) -> Float[jax.Array, "A M M"]:
-    """For each action the weighted sum of phi phi' over observations."""
-    return _for_each(lambda w: jnp.matmul((phi * w[:, None]).T, phi, precision=HIGHEST), weights)
+class Pairs(NamedTuple):
+    """Pairs that were met: for each action rows of a table of observations, in chunks that zeros fill up."""
+
+    row: Int[Array, "A C CHUNK"]
+    count: Float[Array, "A C CHUNK"]
 
 
-def pair_roots(sigmas: Float[Array, "A M M"]) -> Float[jax.Array, "A M M"]:
-    """L for each action, with L L' = I + sigma: the form phi' (I + sigma)^-1 phi is |L^-1 phi|^2."""
-    eye = jnp.eye(sigmas.shape[-1], dtype=sigmas.dtype)
-    return _for_each(lambda sigma: jnp.linalg.cholesky(sigma + eye), sigmas)
+class Counted(NamedTuple):
+    """The inverses with some pairs counted."""
+
+    inverses: Float[jax.Array, "A M M"]
+    met: Float[jax.Array, "A C CHUNK"]  # the bonus of each pair before
+    fall: Float[jax.Array, "n A"]  # by how much the bonus fell at each row of the table; zeros where not asked for
 
 
-def pair_bonuses(phi: Float[Array, "n M"], roots: Float[Array, "A M M"]) -> Float[jax.Array, "n A"]:
-    """b(s, a) of each observation for all actions; a sum of squares, so it cannot be negative."""
-    columns = jnp.asarray(phi).T
-
-    def form(root: jax.Array) -> jax.Array:
-        return jnp.sum(jnp.square(jax.scipy.linalg.solve_triangular(root, columns, lower=True)), axis=0)
-
-    return _for_each(form, roots).T + rest_of(phi)[:, None]
+def pair_bonuses(phi: Float[Array, "n M"], inverses: Float[Array, "A M M"]) -> Float[jax.Array, "n A"]:
+    """b(s, a) of each observation for all actions."""
+    forms = _for_each(lambda inverse: _form(phi, inverse), inverses)
+    return jnp.clip(forms.T, 0.0, 1.0) + rest_of(phi)[:, None]
 
 
-def _for_each(function: Callable[[jax.Array], jax.Array], values: Array) -> jax.Array:
+def count(phi: Float[Array, "n M"], inverses: Float[Array, "A M M"], pairs: Pairs, *, everywhere: bool) -> Counted:
+    """Pairs enter the inverses; `everywhere`: with the fall of the bonus at every row of phi, else at none."""
+    phi, rest = jnp.asarray(phi), rest_of(phi)
+
+    def enter(now: tuple[jax.Array, jax.Array], pairs: Pairs) -> tuple[tuple[jax.Array, jax.Array], None]:
+        inverse, fall = now
+        own, root = phi[pairs.row], jnp.sqrt(pairs.count)[:, None]
+        seen = jnp.matmul(own, inverse, precision=HIGHEST)
+        gram = jnp.matmul(seen, own.T, precision=HIGHEST) * root * root.T
+        lower = jnp.linalg.cholesky((gram + gram.T) / 2 + jnp.eye(CHUNK, dtype=phi.dtype))
+        step = jax.scipy.linalg.solve_triangular(lower, seen * root, lower=True)
+        if everywhere:
+            fall = fall + jnp.sum(jnp.square(jnp.matmul(step, phi.T, precision=HIGHEST)), axis=0)
+        return (inverse - jnp.matmul(step.T, step, precision=HIGHEST), fall), None
+
+    def of_action(now: tuple[jax.Array, Pairs]) -> tuple[jax.Array, jax.Array, jax.Array]:
+        inverse, pairs = now
+        met = jax.lax.map(lambda row: jnp.clip(_form(phi[row], inverse), 0.0, 1.0) + rest[row], pairs.row)
+        counted = jnp.where(met > FLOOR, jnp.minimum(pairs.count, 1 / FLOOR), 0.0)
+        first = (inverse, jnp.zeros(len(phi), phi.dtype))
+        (inverse, fall), _ = jax.lax.scan(enter, first, pairs._replace(count=counted))
+        return inverse, met, fall
+
+    inverses, met, fall = _for_each(of_action, (jnp.asarray(inverses), jax.tree.map(jnp.asarray, pairs)))
+    return Counted(inverses, met, fall.T)
+
+
+def _form(phi: Array, inverse: Array) -> jax.Array:
+    """phi' P phi for each row."""
+    return jnp.sum(jnp.matmul(phi, inverse, precision=HIGHEST) * phi, axis=-1)
+
+
+def _for_each(function: Callable[[Any], Any], values: Any) -> Any:
     """Over actions: one after the other on a CPU, together on an accelerator."""
-    values = jnp.asarray(values)
+    values = jax.tree.map(jnp.asarray, values)
     return jax.lax.map(function, values) if jax.default_backend() == "cpu" else jax.vmap(function)(values)
+
+
+def pairs_of(rows: np.ndarray, actions: np.ndarray, counts: np.ndarray, num_actions: int) -> tuple[Pairs, np.ndarray]:
+    """Distinct pairs (row, action) with their counts, in chunks; and where each is found there, as three indices.
+
+    The number of chunks is a power of two, so that few programs are compiled.
+    """
+    order = np.argsort(actions, kind="stable")
+    each = np.bincount(actions, minlength=num_actions)
+    rank = np.empty(len(rows), np.int64)
+    rank[order] = np.arange(len(rows)) - np.repeat(np.cumsum(each) - each, each)
+    chunks = 1 << (max(-(-int(each.max(initial=1)) // CHUNK), 1) - 1).bit_length()
+    row = np.zeros((num_actions, chunks, CHUNK), np.int32)
+    count = np.zeros(row.shape, np.float32)
+    place = np.stack([actions, rank // CHUNK, rank % CHUNK])
+    row[tuple(place)], count[tuple(place)] = rows, counts
+    return Pairs(row, count), place
 
 
 def diagonal_design(

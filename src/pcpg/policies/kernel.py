@@ -75,18 +75,36 @@ class ExploringPolicy(eqx.Module):
 
     landmarks: Landmarks
     w: Float[Array, "A M"]
-    roots: Float[Array, "A M M"]
+    inverses: Float[Array, "A M M"]
     sharpness: Float[Array, ""]  # candidates are chosen with odds of their worth to this power
     bonus_coef: Float[Array, ""]
 
     def worth(self, observations: Shaped[Array, "..."]) -> Float[jax.Array, "n A"]:
         """max(f, b) of each observation."""
         x = vectors(observations)
-        bonus = pair_bonuses(self.landmarks.phi(x), jnp.asarray(self.roots)) * self.bonus_coef
+        bonus = pair_bonuses(self.landmarks.phi(x), jnp.asarray(self.inverses)) * self.bonus_coef
         return optimistic(values_at(self.landmarks.shares(x), self.w, 0.0, 1.0), bonus)
 
     def outputs(self, observations: Shaped[Array, "..."]) -> Float[jax.Array, "n A"]:
-        return jnp.asarray(self.sharpness) * jnp.log(self.worth(observations) + 1e-6)
+        return _odds(self.worth(observations), self.sharpness)
+
+
+class ListedPolicy(eqx.Module):
+    """The same where all observations are listed and their bonuses known: it speaks for the whole list."""
+
+    landmarks: Landmarks
+    w: Float[Array, "A M"]
+    bonus: Float[Array, "S A"]
+    sharpness: Float[Array, ""]
+    bonus_coef: Float[Array, ""]
+
+    def outputs(self, observations: Shaped[Array, "S ..."]) -> Float[jax.Array, "S A"]:
+        f = values_at(self.landmarks.shares(vectors(observations)), self.w, 0.0, 1.0)
+        return _odds(optimistic(f, jnp.asarray(self.bonus) * self.bonus_coef), self.sharpness)
+
+
+def _odds(worth: Array, sharpness: Array) -> jax.Array:
+    return jnp.asarray(sharpness) * jnp.log(worth + 1e-6)
 
 
 def vectors(observations: Shaped[Array, "..."]) -> Float[jax.Array, "n size"]:

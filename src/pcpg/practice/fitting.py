@@ -7,27 +7,25 @@ import jax.numpy as jnp
 import numpy as np
 
 from pcpg.cover.landmarks import Landmarks, extend_landmarks, no_landmarks, with_capacity
-from pcpg.cover.pairs import pair_bonuses, pair_covariances, pair_roots
+from pcpg.cover.pairs import Pairs, count, pair_bonuses
 from pcpg.cover.rollin import RollIn
 from pcpg.envs.protocol import Environment
 from pcpg.learning.backups import Transitions, fit
 from pcpg.policies.distributions import Distribution
-from pcpg.policies.kernel import ExploringPolicy, optimistic, values_at
+from pcpg.policies.kernel import ExploringPolicy, ListedPolicy, optimistic, values_at
 from pcpg.practice.rollout import rollout
 from pcpg.practice.tabulated import LookedUp
 
-FLOOR = 1e-3
-"""A pair whose bonus is below this is counted no more: float32 would lose the ridge beside it."""
 NO_ROLL_IN = -1
 
 
 class Model(NamedTuple):
-    """What a seed knows: landmarks, covariances of pairs, and the values fitted last; room for M landmarks."""
+    """What a seed knows: landmarks, inverse covariances of pairs, and the values fitted last; room for M landmarks."""
 
     landmarks: Landmarks
-    sigmas: Any  # [A, M, M]
-    roots: Any  # [A, M, M]
+    inverses: Any  # [A, M, M]
     w: Any  # [A, M]
+    bonus: Any  # [S, A] at all observations, where they can be listed; else [0, A]
 
 
 class CollectInputs(NamedTuple):
@@ -36,7 +34,7 @@ class CollectInputs(NamedTuple):
     seed: Any
     round: Any
     env_params: Any
-    policy: ExploringPolicy
+    policy: ExploringPolicy | ListedPolicy
     roll_in: RollIn  # members by group, and a length for each episode; NO_ROLL_IN: none
     table: Any | None  # [S, ...] the observations of all states, where they can be listed
 
@@ -54,27 +52,38 @@ class Episodes(NamedTuple):
 
 
 class CountInputs(NamedTuple):
-    """Pairs to count: how often each action was taken at each of some observations."""
+    """Pairs to count, and how often each observation was met; observations are rows of x."""
 
     model: Model
     x: Any  # [U, size]
-    counts: Any  # [A, U]
+    visits: Any  # [U]
+    pairs: Pairs
     tol: Any
 
 
-class Counted(NamedTuple):
+class CountOutputs(NamedTuple):
     """The model with the pairs counted."""
 
-    met: Any  # [U, A]: the bonus of each pair before
+    met: Any  # [A, C, CHUNK]: the bonus of each pair before
     model: Model
     visits: Any  # [M]: shares of the visits
+
+
+class PlaceInputs(NamedTuple):
+    """Observations that landmarks are to explain."""
+
+    landmarks: Landmarks
+    x: Any  # [U, size]
+    allowed: Any  # [U]
+    tol: Any
 
 
 class FitInputs(NamedTuple):
     """What a fit depends on; transitions are numbers of rows of x."""
 
     landmarks: Landmarks
-    roots: Any  # [A, M, M]; [A, 0, 0] for a task, which knows no bonus
+    inverses: Any  # [A, M, M]; [A, 0, 0] for a task, which knows no bonus, and where `bonus` is given
+    bonus: Any  # [U, A] at the rows of x, where it is known; else [0, A]
     x: Any  # [U, size]
     row: Any
     next_row: Any
@@ -94,12 +103,12 @@ class FitOutputs(NamedTuple):
     value: Any
 
 
-def no_model(inverse_scale: np.ndarray, num_actions: int, capacity: int) -> Model:
-    """Nothing met yet: the bonus is 1 everywhere."""
+def no_model(inverse_scale: np.ndarray, num_actions: int, capacity: int, listed: int = 0) -> Model:
+    """Nothing met yet: the bonus is 1 everywhere, at the listed observations too."""
     square = (num_actions, capacity, capacity)
     eye = np.broadcast_to(np.eye(capacity, dtype=np.float32), square).copy()
     w = np.zeros((num_actions, capacity), np.float32)
-    return Model(no_landmarks(inverse_scale, capacity), np.zeros(square, np.float32), eye, w)
+    return Model(no_landmarks(inverse_scale, capacity), eye, w, np.ones((listed, num_actions), np.float32))
 
 
 def grown(model: Model, capacity: int) -> Model:
@@ -108,10 +117,9 @@ def grown(model: Model, capacity: int) -> Model:
     if capacity == old:
         return model
     larger = no_model(np.asarray(model.landmarks.inverse_scale), len(model.w), capacity)
-    larger.sigmas[:, :old, :old] = model.sigmas
-    larger.roots[:, :old, :old] = model.roots
+    larger.inverses[:, :old, :old] = model.inverses
     larger.w[:, :old] = model.w
-    return larger._replace(landmarks=with_capacity(model.landmarks, capacity))
+    return larger._replace(landmarks=with_capacity(model.landmarks, capacity), bonus=model.bonus)
 
 
 def collect_episodes(
@@ -140,30 +148,30 @@ def collect_episodes(
     )
 
 
-def count_pairs(inputs: CountInputs) -> Counted:
+def count_pairs(inputs: CountInputs) -> CountOutputs:
     """The model after some pairs, with a landmark for every observation that the others leave unexplained."""
-    model, x = inputs.model, jnp.asarray(inputs.x)
-    met = pair_bonuses(model.landmarks.phi(x), model.roots)
-    visits = jnp.sum(inputs.counts, axis=0)
+    model, x, visits = inputs.model, jnp.asarray(inputs.x), jnp.asarray(inputs.visits)
     landmarks = extend_landmarks(model.landmarks, x, visits > 0, inputs.tol)
-    counted = jnp.where(met.T > FLOOR, inputs.counts, 0.0)
-    sigmas = model.sigmas + pair_covariances(landmarks.phi(x), counted)
+    is_listed = len(model.bonus) > 0
+    counted = count(landmarks.phi(x), model.inverses, inputs.pairs, everywhere=is_listed)
+    bonus = jnp.clip(model.bonus - counted.fall, 0.0, 1.0) if is_listed else jnp.asarray(model.bonus)
     shares = visits @ landmarks.shares(x) / jnp.maximum(jnp.sum(visits), 1.0)
-    return Counted(met, Model(landmarks, sigmas, pair_roots(sigmas), jnp.asarray(model.w)), shares)
+    return CountOutputs(counted.met, Model(landmarks, counted.inverses, jnp.asarray(model.w), bonus), shares)
 
 
-def place_landmarks(inputs: CountInputs) -> Landmarks:
-    """Landmarks alone, for the observations that were met."""
-    return extend_landmarks(inputs.model.landmarks, inputs.x, jnp.sum(inputs.counts, axis=0) > 0, inputs.tol)
+def place_landmarks(inputs: PlaceInputs) -> Landmarks:
+    """Landmarks alone."""
+    return extend_landmarks(inputs.landmarks, inputs.x, inputs.allowed, inputs.tol)
 
 
 def fit_values(inputs: FitInputs, *, backups: int, gamma: float, explore: bool) -> FitOutputs:
     """Values from kept transitions: of the bonus still ahead, or of the task's reward, scaled to at most 1."""
-    landmarks, x, num_actions = inputs.landmarks, jnp.asarray(inputs.x), len(inputs.roots)
+    landmarks, x, num_actions = inputs.landmarks, jnp.asarray(inputs.x), len(inputs.inverses)
     shares = landmarks.shares(x)
     bonus = jnp.zeros((len(x), num_actions), jnp.float32)
     if explore:
-        bonus = pair_bonuses(landmarks.phi(x), inputs.roots) * inputs.bonus_coef
+        known = inputs.bonus if len(inputs.bonus) else pair_bonuses(landmarks.phi(x), inputs.inverses)
+        bonus = jnp.asarray(known) * inputs.bonus_coef
     kept = Transitions(
         shares, bonus, inputs.row, inputs.next_row, inputs.action, inputs.reward, inputs.live, inputs.weight
     )

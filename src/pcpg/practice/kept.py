@@ -30,6 +30,7 @@ class Kept:
 
     def __init__(self, shape: tuple[int, ...], dtype: np.dtype) -> None:
         self.size = 0  # transitions so far
+        self.listed = np.zeros(0, np.int64)  # of observations, by number: their rows where all are listed (`Listed`)
         self._observations = np.zeros((256, *shape), dtype)
         self._numbers: dict[bytes, int] = {}
         self._columns = {

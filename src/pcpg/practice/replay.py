@@ -23,7 +23,7 @@ from pcpg.cover.landmarks import Landmarks
 from pcpg.cover.pairs import diagonal_design
 from pcpg.envs.host import HostEnvironment
 from pcpg.envs.protocol import Environment
-from pcpg.policies.kernel import ExploringPolicy, GreedyPolicy, among, candidate_actions, sure_choices
+from pcpg.policies.kernel import ExploringPolicy, GreedyPolicy, ListedPolicy, among, candidate_actions, sure_choices
 from pcpg.practice.agent import after_round, check_visits, plain
 from pcpg.practice.episodes import play
 from pcpg.practice.fitting import (
@@ -44,7 +44,7 @@ from pcpg.practice.replay_data import (
     FIRST_LANDMARKS,
     fit_inputs,
     kept_of,
-    pairs_of,
+    met_in,
     roll_in_of,
     scale_of,
     seen_in,
@@ -53,6 +53,7 @@ from pcpg.practice.replay_data import (
 )
 from pcpg.practice.replay_state import (
     Improved,
+    Listed,
     Members,
     ReplayMember,
     ReplayState,
@@ -95,7 +96,7 @@ class ReplayAgent:
         return candidate_actions(self.env.action_space, self.config.replay.num_actions)
 
     @functools.cached_property
-    def _tables(self) -> dict[int, np.ndarray | None]:
+    def _tables(self) -> dict[int, Listed | None]:
         return {}
 
     @functools.cached_property
@@ -141,7 +142,8 @@ class ReplayAgent:
         """A seed before its first round: no data, no landmark, and a policy that plays at random."""
         space, actions, room = self.env.observation_space, len(self.candidates), FIRST_LANDMARKS
         size = int(np.prod(space.shape, dtype=int))
-        model = no_model(np.ones(size, np.float32), actions, room)
+        listed = self.listed(seed)
+        model = no_model(np.ones(size, np.float32), actions, room, 0 if listed is None else len(listed.x))
         policy = self._greedy(model.landmarks, model.w)
         return ReplayState(
             seed=np.asarray(seed, np.uint32),
@@ -177,7 +179,7 @@ class ReplayAgent:
             "kept": kept if found is None else kept.relabelled(*found),
             "phase": int32(EXPLOIT),
             "sample": Sample(places, np.ones(len(places), np.float32)),
-            "model": no_model(scale, len(self.candidates), FIRST_LANDMARKS),
+            "model": no_model(scale, len(self.candidates), FIRST_LANDMARKS),  # no bonus is asked for
         }
 
     def step(self, states: Sequence[ReplayState]) -> list[tuple[ReplayState, Report]]:
@@ -296,12 +298,12 @@ class ReplayAgent:
         exploring = [i for i, state in enumerate(states) if state.phase == EXPLORE]
         episodes = self._play([states[i] for i in exploring], [policies[i] for i in exploring])
         batches = [kept_of(states[i]).batch_of(played) for i, played in zip(exploring, episodes, strict=True)]
-        pairs = [pairs_of(self, kept_of(states[i]), batch) for i, batch in zip(exploring, batches, strict=True)]
+        met = [met_in(self, states[i], batch.code, batch.action) for i, batch in zip(exploring, batches, strict=True)]
         models = [with_room(self, policies[i]) for i in exploring]
         tol = np.float32(self.config.replay.tolerance)
-        counted = self.count([CountInputs(model, *pair, tol) for model, pair in zip(models, pairs, strict=True)])
-        for i, played, batch, output in zip(exploring, episodes, batches, counted, strict=True):
-            found[i] = seen_in(self, states[i], played, batch, output)
+        inputs = [CountInputs(model, *own[:3], tol) for model, own in zip(models, met, strict=True)]
+        for i, played, batch, own, output in zip(exploring, episodes, batches, met, self.count(inputs), strict=True):
+            found[i] = seen_in(self, states[i], played, batch, own.place, output)
         for state, visits in zip(states, (found[i] for i in range(len(states))), strict=True):
             check_visits(state, visits)  # pyright: ignore[reportArgumentType]
         return [found[i] for i in range(len(states))]
@@ -315,22 +317,23 @@ class ReplayAgent:
         explore, found = self.config.explore, []
         for state, model in zip(states, models, strict=True):
             sharpness, coef = np.asarray(explore.sharpness, np.float32), np.asarray(explore.bonus_coef, np.float32)
-            policy = ExploringPolicy(model.landmarks, model.w, model.roots, sharpness, coef)
-            roll_in = roll_in_of(self, state, model)
-            params = self.env.instance(int(state.seed))
-            found.append(
-                CollectInputs(state.seed, state.round, params, policy, roll_in, self._table(int(state.seed), params))
-            )
+            listed = self.listed(int(state.seed))
+            table = None if listed is None else listed.observations
+            policy = ExploringPolicy(model.landmarks, model.w, model.inverses, sharpness, coef)
+            if table is not None:
+                policy = ListedPolicy(model.landmarks, model.w, model.bonus, sharpness, coef)
+            roll_in, params = roll_in_of(self, state, model), self.env.instance(int(state.seed))
+            found.append(CollectInputs(state.seed, state.round, params, policy, roll_in, table))
         if not isinstance(self.env, HostEnvironment):
             played = self.collect(found)
             return [seen_through_table(one.table, episodes) for one, episodes in zip(found, played, strict=True)]
         return [self._play_on_host(inputs) for inputs in found]
 
-    def _table(self, seed: int, params: Any) -> np.ndarray | None:
+    def listed(self, seed: int) -> Listed | None:
         """All observations of a seed's instance, where they can be listed; looked up once."""
         if seed not in self._tables:
-            table = self.env.state_observations(params)
-            self._tables[seed] = None if table is None else np.asarray(table)
+            table = self.env.state_observations(self.env.instance(seed))
+            self._tables[seed] = None if table is None else Listed(np.asarray(table))
         return self._tables[seed]
 
     def _play_on_host(self, inputs: CollectInputs) -> Episodes:

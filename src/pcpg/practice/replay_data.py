@@ -1,14 +1,25 @@
 """From a seed's kept data to the inputs of the programs, and from their outputs to what a round has seen."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import numpy as np
 
-from pcpg.cover.landmarks import Landmarks, inverse_scale_of
+from pcpg.cover.landmarks import Landmarks, inverse_scale_of, no_landmarks
+from pcpg.cover.pairs import Pairs, pairs_of
 from pcpg.cover.rollin import RollIn
 from pcpg.policies.kernel import MemberPolicy
-from pcpg.practice.fitting import NO_ROLL_IN, Counted, CountInputs, Episodes, FitInputs, Model, grown, no_model
+from pcpg.practice.fitting import (
+    NO_ROLL_IN,
+    CountInputs,
+    CountOutputs,
+    Episodes,
+    FitInputs,
+    Model,
+    PlaceInputs,
+    grown,
+    no_model,
+)
 from pcpg.practice.kept import Batch, Kept
 from pcpg.practice.replay_state import ReplayState, Sample, Seen, table_of_rows
 from pcpg.state import EXPLORE
@@ -40,32 +51,56 @@ def fit_inputs(agent: "ReplayAgent", state: ReplayState) -> FitInputs:
     if len(index) > room:
         rng = np.random.default_rng([int(state.seed), int(state.round), 1])
         index = np.sort(rng.choice(index, room, replace=False))
-    room = room // 8 if len(index) <= room // 8 else room
-    code, next_code = kept.column("code")[index], kept.column("next_code")[index]
-    first = kept.first_codes(64)
-    codes, rows = np.unique(np.concatenate([code, next_code, first]), return_inverse=True)
-    k, rewards = len(index), kept.column("reward")
+    next_code, first = kept.column("next_code")[index], kept.first_codes(64)
+    x, rows = rows_of(agent, state, np.concatenate([kept.column("code")[index], next_code, first]), listed=exploring)
+    k, rewards = len(index), kept.column("reward")[index] / value_scale(agent, kept)
     # Where a time limit cut an episode values go on, but for who explores not into what nobody can act in: its bonus
     # would never fall.
     cut = kept.column("truncated")[index] & ~kept.is_acted_in[next_code] & exploring
     ended = kept.column("terminated")[index] | cut
+    columns = rows[:k], rows[k : 2 * k], kept.column("action")[index], np.zeros(k) if exploring else rewards, ~ended
+    (row, next_row, action, reward, live), weight = _distinct(columns)
+    room = max(1024, 1 << (len(row) - 1).bit_length())
 
     def fill(values: np.ndarray, kind: Any) -> np.ndarray:
-        return np.concatenate([values.astype(kind), np.zeros(room - k, kind)])
+        return np.concatenate([values.astype(kind), np.zeros(room - len(row), kind)])
 
+    nothing, model = np.zeros((len(agent.candidates), 0, 0), np.float32), state.model
     return FitInputs(
-        landmarks=state.model.landmarks if exploring else refined_landmarks(agent, kept, index, state.model),
-        roots=state.model.roots if exploring else np.zeros((len(agent.candidates), 0, 0), np.float32),
-        x=table_of_rows(kept.observations[codes]),
-        row=fill(rows[:k], np.int32),
-        next_row=fill(rows[k : 2 * k], np.int32),
-        action=fill(kept.column("action")[index], np.int32),
-        reward=fill(np.zeros(k) if exploring else rewards[index] / value_scale(agent, kept), np.float32),
-        live=fill(~ended, np.float32),
-        weight=fill(np.ones(k), np.float32),
+        landmarks=model.landmarks if exploring else refined_landmarks(agent, kept, index, model),
+        inverses=model.inverses if exploring and not len(model.bonus) else nothing,
+        bonus=model.bonus if exploring else nothing[0].T,
+        x=x,
+        row=fill(row, np.int32),
+        next_row=fill(next_row, np.int32),
+        action=fill(action, np.int32),
+        reward=fill(reward, np.float32),
+        live=fill(live, np.float32),
+        weight=fill(weight, np.float32),
         first_row=rows[2 * k :].astype(np.int32),
         bonus_coef=np.float32(agent.config.explore.bonus_coef),
     )
+
+
+def _distinct(columns: tuple[np.ndarray, ...]) -> tuple[list[np.ndarray], np.ndarray]:
+    """Distinct transitions, and how often each is there."""
+    order = np.lexsort(columns)
+    ordered = [column[order] for column in columns]
+    first = np.ones(len(order), bool)
+    first[1:] = np.any([column[1:] != column[:-1] for column in ordered], axis=0)
+    start = np.flatnonzero(first)
+    return [column[start] for column in ordered], np.diff(np.append(start, len(order)))
+
+
+def rows_of(
+    agent: "ReplayAgent", state: ReplayState, codes: np.ndarray, *, listed: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """A table of observations, and the row of each code: all there are where they are listed, else those asked for."""
+    kept, table = kept_of(state), agent.listed(int(state.seed)) if listed else None
+    if table is None:
+        distinct, rows = np.unique(codes, return_inverse=True)
+        return table_of_rows(kept.observations[distinct]), rows
+    return table.x, table.rows(kept)[codes]
 
 
 def value_scale(agent: "ReplayAgent", kept: Kept) -> float:
@@ -94,23 +129,39 @@ def roll_in_of(agent: "ReplayAgent", state: ReplayState, model: Model) -> RollIn
 def with_room(agent: "ReplayAgent", model: Model) -> Model:
     """The model with room for more landmarks where it is nearly full."""
     room, most = model.landmarks.capacity, agent.config.replay.max_landmarks
-    return grown(model, min(2 * room, most)) if int(model.landmarks.count) > 0.7 * room else model
+    if len(model.bonus):  # as many as there are observations suffice
+        most = min(most, -(-len(model.bonus) // 64) * 64)
+    more = 2 * room if room < 512 else room + 256
+    return grown(model, max(min(more, most), room)) if int(model.landmarks.count) > 0.7 * room else model
 
 
-def pairs_of(agent: "ReplayAgent", kept: Kept, batch: Batch) -> tuple[np.ndarray, np.ndarray]:
-    """The observations of a batch [U, size], and how often each action was taken there [A, U]."""
-    codes, rows = np.unique(batch.code, return_inverse=True)
-    x = table_of_rows(kept.observations[codes])
-    counts = np.zeros((len(agent.candidates), len(x)), np.float32)
-    np.add.at(counts, (batch.action, rows), 1.0)
-    return x, counts
+class Met(NamedTuple):
+    """The pairs of some transitions, and where each transition finds its own."""
+
+    x: np.ndarray  # [U, size]
+    visits: np.ndarray  # [U]
+    pairs: Pairs
+    place: np.ndarray  # [3, k]
 
 
-def seen_in(agent: "ReplayAgent", state: ReplayState, played: Episodes, batch: Batch, counted: Counted) -> Seen:
+def met_in(
+    agent: "ReplayAgent", state: ReplayState, code: np.ndarray, action: np.ndarray, weight: np.ndarray | None = None
+) -> Met:
+    """The pairs (code, action), each counted as often as it is there or by its weight."""
+    x, rows = rows_of(agent, state, code, listed=True)
+    number = len(agent.candidates)
+    visits = np.bincount(rows, weight, minlength=len(x)).astype(np.float32)
+    distinct, inverse = np.unique(rows.astype(np.int64) * number + action, return_inverse=True)
+    pairs, place = pairs_of(distinct // number, distinct % number, np.bincount(inverse, weight), number)
+    return Met(x, visits, pairs, place[:, inverse])
+
+
+def seen_in(
+    agent: "ReplayAgent", state: ReplayState, played: Episodes, batch: Batch, where: np.ndarray, counted: CountOutputs
+) -> Seen:
     """The batch kept, a part of it in the sample, and features made anew where their scale has changed."""
     kept = kept_of(state)
-    _, rows = np.unique(batch.code, return_inverse=True)
-    met = np.asarray(counted.met)[rows, batch.action]
+    met = np.asarray(counted.met)[tuple(where)]
     chance = np.minimum(1.0, agent.config.replay.sample_rate * met)
     rng = np.random.default_rng([int(state.seed), int(state.round), 2])
     chosen = np.flatnonzero(rng.random(len(met)) < chance)
@@ -122,7 +173,7 @@ def seen_in(agent: "ReplayAgent", state: ReplayState, played: Episodes, batch: B
     if kept.size >= 2 * scaled_at:
         scaled_at, scale = kept.size, scale_of(agent, kept, None if features == 0 else model.landmarks)
         if features == 0 or np.max(np.abs(np.log(scale / np.asarray(model.landmarks.inverse_scale)))) > RESCALED:
-            features, model = features + 1, recounted(agent, kept, sample, scale, model.landmarks.capacity)
+            features, model = features + 1, recounted(agent, state, sample, scale, model)
     own = np.asarray(played.alive) & (roll_in_of(agent, state, counted.model).length == NO_ROLL_IN)
     whole = own.any(axis=0)
     returns = np.where(played.alive, played.rewards, 0.0).sum(axis=0)
@@ -156,31 +207,27 @@ def refined_landmarks(agent: "ReplayAgent", kept: Kept, index: np.ndarray, model
     """Landmarks of a narrower kernel, for the values of a task."""
     codes = np.unique(kept.column("code")[index])
     x = table_of_rows(kept.observations[codes])
-    counts = np.zeros((1, len(x)), np.float32)
-    counts[0, : len(codes)] = 1.0
+    allowed = np.arange(len(x)) < len(codes)
     scale, room = np.asarray(model.landmarks.inverse_scale) * agent.config.exploit.refine, FIRST_LANDMARKS
     while True:  # as much room as they need
         room = 2 * room
-        empty = no_model(scale, 1, room)
-        (found,) = agent.refine([CountInputs(empty, x, counts, np.float32(COARSE))])
+        (found,) = agent.refine([PlaceInputs(no_landmarks(scale, room), x, allowed, np.float32(COARSE))])
         if int(found.count) < room or room >= agent.config.replay.max_landmarks:
             return found
 
 
-def recounted(agent: "ReplayAgent", kept: Kept, sample: Sample, scale: np.ndarray, room: int) -> Model:
+def recounted(agent: "ReplayAgent", state: ReplayState, sample: Sample, scale: np.ndarray, old: Model) -> Model:
     """The model in features of another scale, from the sample: its weighted sums stand for those over all data."""
     index, weight = sample
     if len(index) > MOST_RECOUNTED:
         some = np.random.default_rng(len(index)).choice(len(index), MOST_RECOUNTED, replace=False)
         index, weight = index[some], weight[some] * (len(index) / MOST_RECOUNTED)
-    codes, rows = np.unique(kept.column("code")[index], return_inverse=True)
-    x = table_of_rows(kept.observations[codes])
-    counts = np.zeros((len(agent.candidates), len(x)), np.float32)
-    np.add.at(counts, (kept.column("action")[index], rows), weight)
-    model = no_model(scale, len(agent.candidates), room)
+    kept, number, tol = kept_of(state), len(agent.candidates), np.float32(agent.config.replay.tolerance)
+    met = met_in(agent, state, kept.column("code")[index], kept.column("action")[index], weight)
+    model = no_model(scale, number, old.landmarks.capacity, len(old.bonus))
     while True:  # as much room as the new features need
-        (counted,) = agent.count([CountInputs(model, x, counts, np.float32(agent.config.replay.tolerance))])
+        (counted,) = agent.count([CountInputs(model, met.x, met.visits, met.pairs, tol)])
         full = int(counted.model.landmarks.count) == model.landmarks.capacity
         if not full or model.landmarks.capacity >= agent.config.replay.max_landmarks:
             return counted.model
-        model = no_model(scale, len(agent.candidates), 2 * model.landmarks.capacity)
+        model = no_model(scale, number, 2 * model.landmarks.capacity, len(old.bonus))

@@ -92,10 +92,34 @@ def no_members(num_actions: int, room: int) -> Members:
     return Members(w, np.zeros(0, np.int32), visits, np.zeros(0), int32(0))
 
 
-def table_of_rows(observations: np.ndarray) -> np.ndarray:
-    """Observations as vectors [U, size], with rows of zeros up to a power of two: few programs are compiled."""
+class Listed:
+    """All observations of an instance, where they can be listed, as vectors; an observation is found by its bytes."""
+
+    def __init__(self, observations: np.ndarray) -> None:
+        self.observations = observations
+        self.x = vectors_of(observations)
+        self._row: dict[bytes, int] = {}
+        for row, observation in enumerate(observations):
+            self._row.setdefault(observation.tobytes(), row)
+
+    def rows(self, kept: Kept) -> np.ndarray:
+        """The row of each kept observation; those known from before are not looked up again."""
+        new = kept.observations[len(kept.listed) :]
+        if len(new):
+            rows = [self._row[observation.tobytes()] for observation in new]
+            kept.listed = np.concatenate([kept.listed, np.array(rows, np.int64)])
+        return kept.listed
+
+
+def vectors_of(observations: np.ndarray) -> np.ndarray:
+    """Observations as vectors [U, size]; pictures in [0, 1]."""
     size = int(np.prod(observations.shape[1:], dtype=int))
     x = observations.reshape(len(observations), size).astype(np.float32)
-    x = x / np.float32(255.0) if observations.dtype == np.uint8 else x
+    return x / np.float32(255.0) if observations.dtype == np.uint8 else x
+
+
+def table_of_rows(observations: np.ndarray) -> np.ndarray:
+    """Observations as vectors [U, size], with rows of zeros up to a power of two: few programs are compiled."""
+    x = vectors_of(observations)
     room = max(64, 1 << max(len(x) - 1, 0).bit_length())
     return np.concatenate([x, np.zeros((room - len(x), x.shape[1]), np.float32)])
