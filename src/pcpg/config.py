@@ -203,7 +203,7 @@ class KeepConfig:
     """An observation becomes a landmark where the others leave more than this of it unexplained."""
     max_landmarks: int = 2048
     """Most landmarks; covariances take 8 * actions * landmarks^2 bytes."""
-    num_actions: int = 9
+    num_actions: int = 5
     """Real actions are chosen from a grid of about this many."""
 
     def __post_init__(self) -> None:
@@ -220,8 +220,8 @@ class KeepConfig:
 class ReplayExploreConfig:
     """The outer loop: Algorithm 1 on kept data."""
 
-    num_episodes: int = 32
-    """Episodes per round."""
+    num_episodes: int = 0
+    """Episodes per round; 0: 32, where they are longer than 128 steps 16."""
     roll_in_share: float = 0.2
     """Share of the episodes that roll in through the cover."""
     sharpness: float = 10.0
@@ -235,19 +235,23 @@ class ReplayExploreConfig:
     min_value: float = 0.2
     """Exploration ends when the largest bonus that the start promises was below this ..."""
     patience: int = 5
-    """... for this many rounds in a row."""
+    """... for this many rounds in a row, and none of them met anything new."""
+    closer_looks: int = 3
+    """So often exploration goes on with a kernel half as wide where it would end and nothing good was met: no reward
+    above 0, and no end of an episode where every step costs."""
     weights: Literal["d-optimal", "uniform"] = "d-optimal"
     """Mixture weights of the cover for the roll-in."""
     ridge: float = 1e-3
     """lambda of the D-optimal weights."""
 
     def __post_init__(self) -> None:
-        positive(self, "num_episodes", "sharpness", "discount", "patience", "ridge")
+        positive(self, "sharpness", "discount", "patience", "ridge")
         within(self, "roll_in_share", 0.0, 1.0)
-        if self.num_episodes % 8:
-            raise ValueError(f"num_episodes must be a multiple of 8, got {self.num_episodes}")
-        if self.backups < 0:
-            raise ValueError(f"backups must be 0 (by the formula) or more, got {self.backups}")
+        if self.num_episodes < 0 or self.num_episodes % 8:
+            raise ValueError(f"num_episodes must be 0 (by the formula) or a multiple of 8, got {self.num_episodes}")
+        for name in ("backups", "closer_looks"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} must be 0 or more, got {getattr(self, name)}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -260,11 +264,21 @@ class ReplayExploitConfig:
     """Values of the task have landmarks of their own, with a kernel this many times narrower."""
     visit_episodes: int = 32
     """Episodes played to evaluate the policy; their steps count. 0: none, and no return is known."""
+    steps: int = -1
+    """New steps that the task may take where its policy earns less than its values promise: it is played, a quarter of
+    the episodes rolled in through the cover, what it meets is kept, and the values are fitted again. 0: none, the data
+    alone; -1: a quarter of those of exploration."""
+    tolerance: float = 0.1
+    """How much less a policy may earn than its values promise, as a share of the range of returns met so far."""
 
     def __post_init__(self) -> None:
-        positive(self, "refine")
-        if self.visit_episodes < 0:
-            raise ValueError(f"visit_episodes must be 0 or more, got {self.visit_episodes}")
+        positive(self, "refine", "tolerance")
+        if self.steps < -1:
+            raise ValueError(f"steps must be -1 (by the formula) or more, got {self.steps}")
+        if self.steps > 0 and self.visit_episodes == 0:
+            raise ValueError("visit_episodes must be at least 8 where steps are allowed: they are played in episodes")
+        if self.visit_episodes < 0 or self.visit_episodes % 8:
+            raise ValueError(f"visit_episodes must be 0 or a multiple of 8, got {self.visit_episodes}")
         if self.backups < -1:
             raise ValueError(f"backups must be -1 (by the formula) or more, got {self.backups}")
 

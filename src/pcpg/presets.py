@@ -243,7 +243,11 @@ def _sized_replay(config: ReplayConfig, env: Environment) -> ReplayConfig:
     return replace(
         config,
         replay=replace(config.replay, capacity=config.replay.capacity or capacity),
-        explore=replace(config.explore, backups=config.explore.backups or steps),
+        explore=replace(
+            config.explore,
+            backups=config.explore.backups or steps,
+            num_episodes=config.explore.num_episodes or (16 if steps > 128 else 32),
+        ),
         exploit=replace(config.exploit, backups=2 * steps if given < 0 else given),
     )
 

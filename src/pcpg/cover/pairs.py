@@ -28,7 +28,7 @@ class Pairs(NamedTuple):
     """Pairs that were met: for each action rows of a table of observations, in chunks that zeros fill up."""
 
     row: Int[Array, "A C CHUNK"]
-    count: Float[Array, "A C CHUNK"]
+    number: Float[Array, "A C CHUNK"]  # how often each was met
 
 
 class Counted(NamedTuple):
@@ -51,7 +51,7 @@ def count(phi: Float[Array, "n M"], inverses: Float[Array, "A M M"], pairs: Pair
 
     def enter(now: tuple[jax.Array, jax.Array], pairs: Pairs) -> tuple[tuple[jax.Array, jax.Array], None]:
         inverse, fall = now
-        own, root = phi[pairs.row], jnp.sqrt(pairs.count)[:, None]
+        own, root = phi[pairs.row], jnp.sqrt(pairs.number)[:, None]
         seen = jnp.matmul(own, inverse, precision=HIGHEST)
         gram = jnp.matmul(seen, own.T, precision=HIGHEST) * root * root.T
         lower = jnp.linalg.cholesky((gram + gram.T) / 2 + jnp.eye(CHUNK, dtype=phi.dtype))
@@ -63,13 +63,13 @@ def count(phi: Float[Array, "n M"], inverses: Float[Array, "A M M"], pairs: Pair
     def of_action(now: tuple[jax.Array, Pairs]) -> tuple[jax.Array, jax.Array, jax.Array]:
         inverse, pairs = now
         met = jax.lax.map(lambda row: jnp.clip(_form(phi[row], inverse), 0.0, 1.0) + rest[row], pairs.row)
-        counted = jnp.where(met > FLOOR, jnp.minimum(pairs.count, 1 / FLOOR), 0.0)
+        counted = jnp.where(met > FLOOR, jnp.minimum(pairs.number, 1 / FLOOR), 0.0)
         first = (inverse, jnp.zeros(len(phi), phi.dtype))
-        (inverse, fall), _ = jax.lax.scan(enter, first, pairs._replace(count=counted))
+        (inverse, fall), _ = jax.lax.scan(enter, first, pairs._replace(number=counted))
         return inverse, met, fall
 
-    inverses, met, fall = _for_each(of_action, (jnp.asarray(inverses), jax.tree.map(jnp.asarray, pairs)))
-    return Counted(inverses, met, fall.T)
+    found, met, fall = _for_each(of_action, (inverses, pairs))
+    return Counted(found, met, fall.T)
 
 
 def _form(phi: Array, inverse: Array) -> jax.Array:

@@ -18,11 +18,11 @@ import jax.numpy as jnp
 
 from pcpg.cover.landmarks import HIGHEST
 from pcpg.policies.kernel import optimistic, values_at
-from pcpg.shapes import Array, Float, Int
+from pcpg.shapes import Array, Float, Int, Scalar
 
 RIDGE = 1e-2
-"""Weight of the prior in every mean: a pair that was never met is worth 0 to who explores, and the least possible to
-who exploits the data alone."""
+"""Weight of the prior in every mean: a pair that was never met is worth 0 to who explores, and to who exploits the data
+alone the least that any step in them led to."""
 
 
 class Transitions(NamedTuple):
@@ -54,6 +54,7 @@ def fit(
     low: float,
     high: float,
     explore: bool,
+    prior: Scalar = 0.0,
 ) -> Fitted:
     """The averager of the kept transitions after some backups from zero.
 
@@ -68,7 +69,6 @@ def fit(
 
     count = by_pair(jnp.asarray(kept.weight))
     mass = jnp.matmul(count, kept.shares, precision=HIGHEST) + RIDGE
-    prior = 0.0 if explore else RIDGE * low
 
     def targets(w: jax.Array) -> jax.Array:
         f = values_at(kept.shares, w, low, high)
@@ -78,7 +78,7 @@ def fit(
     def backup(carry: tuple[jax.Array, jax.Array, jax.Array], _: None) -> tuple[tuple, None]:
         y = carry[1]
         total = by_pair(jnp.asarray(kept.weight) * y)
-        w = (jnp.matmul(total, kept.shares, precision=HIGHEST) + prior) / mass
+        w = (jnp.matmul(total, kept.shares, precision=HIGHEST) + RIDGE * prior) / mass
         new = targets(w)
         return (w, new, jnp.max(jnp.abs(new - y) * (kept.weight > 0))), None
 

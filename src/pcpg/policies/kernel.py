@@ -127,7 +127,7 @@ def candidate_actions(space: Space, number: int) -> Shaped[np.ndarray, "A ..."]:
         return np.array(list(itertools.product(*map(range, space.sizes))), np.int32)
     if isinstance(space, Box):
         (size,) = space.shape
-        each = max(2, round(number ** (1 / size)))
+        each = max(3, round(number ** (1 / size)))
         if each**size > MOST_ACTIONS:
             raise ValueError(f"keeping data needs at most {MOST_ACTIONS} actions on a grid, got {each}^{size}")
         line = np.linspace(space.low, space.high, each)

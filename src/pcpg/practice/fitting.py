@@ -93,6 +93,7 @@ class FitInputs(NamedTuple):
     weight: Any
     first_row: Any  # [F]: observations at which episodes begin
     bonus_coef: Any
+    prior: Any  # value of a pair that was never met
 
 
 class FitOutputs(NamedTuple):
@@ -176,7 +177,9 @@ def fit_values(inputs: FitInputs, *, backups: int, gamma: float, explore: bool) 
         shares, bonus, inputs.row, inputs.next_row, inputs.action, inputs.reward, inputs.live, inputs.weight
     )
     limits = {"low": 0.0 if explore else -1.0, "high": 1.0}
-    found = fit(kept, num_actions=num_actions, backups=backups, gamma=gamma, explore=explore, **limits)
+    found = fit(
+        kept, num_actions=num_actions, backups=backups, gamma=gamma, explore=explore, prior=inputs.prior, **limits
+    )
     first = inputs.first_row
     f = values_at(shares[first], found.w, **limits)
     value = jnp.mean(jnp.max(optimistic(f, bonus[first]) if explore else f, axis=-1))

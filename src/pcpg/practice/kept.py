@@ -7,6 +7,7 @@ those over all data without bias.
 """
 
 import copy
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,6 +32,7 @@ class Kept:
     def __init__(self, shape: tuple[int, ...], dtype: np.dtype) -> None:
         self.size = 0  # transitions so far
         self.listed = np.zeros(0, np.int64)  # of observations, by number: their rows where all are listed (`Listed`)
+        self._ends: np.ndarray | None = None  # under the reward of then, where there is another now
         self._observations = np.zeros((256, *shape), dtype)
         self._numbers: dict[bytes, int] = {}
         self._columns = {
@@ -79,6 +81,12 @@ class Kept:
         acted[self.column("code")] = True
         return acted
 
+    @property
+    def has_success(self) -> bool:
+        """Whether something good was met: a reward above 0, or an end where every step costs."""
+        rewards = self.column("reward")
+        return bool(rewards.max(initial=-1.0) > 0 or (self.column("terminated").any() and rewards.max() < 0))
+
     def first_codes(self, number: int) -> np.ndarray:
         """Observations at which the newest episodes began, `number` of them, repeated where they are fewer."""
         begun = np.unique(self.column("code")[self.column("first")][-number:])
@@ -114,9 +122,35 @@ class Kept:
             column[self.size : end] = getattr(batch, name)
         self.size = end
 
+    @property
+    def ends(self) -> np.ndarray:
+        """Where an episode was over when it was played, whatever the reward is now."""
+        return self.column("terminated") | self.column("truncated") if self._ends is None else self._ends
+
+    def blocks(self) -> Iterator[slice]:
+        """The transitions that were made at the same time, one of each episode still alive, in the order of time."""
+        first, ends, at = self.column("first"), self.ends, 0
+        while at < self.size:
+            width = int(np.argmin(np.append(first[at:], False)))  # as many episodes begin together
+            while width:
+                block = slice(at, at + width)
+                yield block
+                at, width = block.stop, width - int(np.count_nonzero(ends[block]))
+
+    def returns_to_go(self) -> np.ndarray:
+        """What each transition and those after it in its episode earned together."""
+        earned, ends, terminated = self.column("reward").astype(np.float64), self.ends, self.column("terminated")
+        later = np.zeros(0)  # what the block after it earned
+        for block in reversed(list(self.blocks())):
+            goes_on = ~ends[block]
+            earned[block][goes_on] += later[: np.count_nonzero(goes_on)] * ~terminated[block][goes_on]
+            later = earned[block]
+        return earned
+
     def relabelled(self, reward: np.ndarray, terminated: np.ndarray | None) -> "Kept":
         """The same transitions under another reward; everything else is shared."""
         other = copy.copy(self)
+        other._ends = self.ends
         ends = self.column("terminated") if terminated is None else terminated
         other._columns = self._columns | {"reward": reward.astype(np.float32), "terminated": ends}
         return other

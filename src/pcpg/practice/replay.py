@@ -21,9 +21,18 @@ from pcpg.algorithm1 import Explored, Improve, Parts, Request, Visit, explore_ro
 from pcpg.config import ReplayConfig
 from pcpg.cover.landmarks import Landmarks
 from pcpg.cover.pairs import diagonal_design
+from pcpg.cover.rollin import RollIn
 from pcpg.envs.host import HostEnvironment
 from pcpg.envs.protocol import Environment
-from pcpg.policies.kernel import ExploringPolicy, GreedyPolicy, ListedPolicy, among, candidate_actions, sure_choices
+from pcpg.policies.kernel import (
+    SURE,
+    ExploringPolicy,
+    GreedyPolicy,
+    ListedPolicy,
+    among,
+    candidate_actions,
+    sure_choices,
+)
 from pcpg.practice.agent import after_round, check_visits, plain
 from pcpg.practice.episodes import play
 from pcpg.practice.fitting import (
@@ -37,7 +46,6 @@ from pcpg.practice.fitting import (
     no_model,
     place_landmarks,
 )
-from pcpg.practice.host import visit_program
 from pcpg.practice.kept import Kept
 from pcpg.practice.program import Programs
 from pcpg.practice.replay_data import (
@@ -46,12 +54,15 @@ from pcpg.practice.replay_data import (
     kept_of,
     met_in,
     roll_in_of,
-    scale_of,
     seen_in,
+    settled_scale,
+    task_roll_in,
+    tried_in,
     value_scale,
     with_room,
 )
 from pcpg.practice.replay_state import (
+    NOT_OF_THE_COVER,
     Improved,
     Listed,
     Members,
@@ -61,10 +72,12 @@ from pcpg.practice.replay_state import (
     Seen,
     no_members,
 )
-from pcpg.practice.visit import VisitInputs, Visitor, Visits
+from pcpg.practice.visit import Visits
 from pcpg.presets import bytes_of_transition, sized
 from pcpg.state import DONE, EXPLOIT, EXPLORE, Report, int32
 
+NEW = 0.5
+"""Bonus of a pair that was met once at most: a round that met such a pair is not quiet."""
 MOST_OF_A_PAIR = 64
 """Transitions of one pair from which a task is learned on the data of another run."""
 
@@ -106,6 +119,13 @@ class ReplayAgent:
         return Programs(functools.partial(collect_episodes, num_episodes=number, **constants), self.lanes)
 
     @functools.cached_property
+    def try_out(self) -> Programs:
+        """The same for the policy of a task."""
+        constants = {"env": self.env, "distribution": among(self.candidates)}
+        number = self.config.exploit.visit_episodes
+        return Programs(functools.partial(collect_episodes, num_episodes=number, **constants), self.lanes)
+
+    @functools.cached_property
     def count(self) -> Programs:
         return Programs(count_pairs, self.lanes)
 
@@ -128,15 +148,10 @@ class ReplayAgent:
         """The discount factor: what is met at the end of an episode still counts at its start."""
         return 1 - 1 / (self.config.explore.discount * self.env.max_steps)
 
-    @functools.cached_property
-    def visit(self) -> Any:
-        """The program that plays the policy of the task."""
-        return visit_program(Visitor(self.env, max(self.config.exploit.visit_episodes, 1)), self.lanes)
-
     @property
     def programs(self) -> tuple[Any, ...]:
         """All programs, for their compilations."""
-        return self.collect, self.count, self.improve, self.refine, self.solve, self.visit
+        return self.collect, self.count, self.improve, self.refine, self.solve, self.try_out
 
     def init(self, seed: int) -> ReplayState:
         """A seed before its first round: no data, no landmark, and a policy that plays at random."""
@@ -161,6 +176,9 @@ class ReplayAgent:
             features=int32(0),
             scaled_at=np.asarray(0, np.int64),
             quiet=int32(0),
+            closer=int32(0),
+            batches=int32(0),
+            explored=np.asarray(0, np.int64),
             cover=no_members(actions, room),
             kept=Kept(space.shape, np.dtype(space.dtype)),
         )._replace(**self._given_data(seed))
@@ -174,10 +192,11 @@ class ReplayAgent:
         here, after, chosen = seen[kept.column("code")], seen[kept.column("next_code")], kept.column("action")
         found = self.env.rewards_of(params, here, self.candidates[chosen], after)
         places = kept.of_every_pair(MOST_OF_A_PAIR)
-        scale = scale_of(self, kept, None)
+        scale = settled_scale(self, kept, np.unique(kept.column("code")[places]))
         return {
             "kept": kept if found is None else kept.relabelled(*found),
             "phase": int32(EXPLOIT),
+            "explored": np.asarray(kept.size, np.int64),
             "sample": Sample(places, np.ones(len(places), np.float32)),
             "model": no_model(scale, len(self.candidates), FIRST_LANDMARKS),  # no bonus is asked for
         }
@@ -190,7 +209,7 @@ class ReplayAgent:
     def rounds_left(self, state: ReplayState) -> int:
         """The most rounds that a seed has before it."""
         if state.phase != EXPLORE:
-            return int(state.phase == EXPLOIT)
+            return int(state.phase == EXPLOIT) + self._tries_left(state)
         each = self.config.explore.num_episodes * self.env.max_steps
         return (self.config.replay.capacity - int(state.env_steps)) // each + 1
 
@@ -201,7 +220,7 @@ class ReplayAgent:
         now = Explored(state.model, state.cover, None if state.round == 0 else state.cover.weights)
         done = yield from explore_round(now, Parts(functools.partial(self._extend, state), lambda cover: None))
         seen, value = done.seen, 1.0 if done.improved is None else done.improved.value
-        quiet = int(state.quiet) + 1 if value < explore.min_value else 0
+        quiet = int(state.quiet) + 1 if value < explore.min_value and seen.largest < NEW else 0
         gone = np.zeros(int(done.cover.size) - len(done.cover.w))  # those of earlier features
         played = done.policy
         member = ReplayMember(
@@ -214,6 +233,8 @@ class ReplayAgent:
             self.env, state, done._replace(policy=self._greedy(seen.model.landmarks, seen.model.w))
         )
         state = state._replace(
+            batches=int32(int(state.batches) + 1),
+            explored=np.asarray(kept.size, np.int64),
             model=seen.model,
             sample=seen.sample,
             features=int32(seen.features),
@@ -227,21 +248,46 @@ class ReplayAgent:
             "log_det": done.design.log_det,
             "design_gap": done.design.gap,
             "bonus_ahead": value,
+            "closer_looks": int(state.closer),
             "largest_bonus": seen.largest,
             "landmarks": int(seen.model.landmarks.count),
             "observations": len(kept.observations),
             "sample": len(seen.sample.places),
         }
         is_full = kept.size + explore.num_episodes * self.env.max_steps > self.config.replay.capacity
-        if quiet >= explore.patience or is_full:
-            has_task = not self.env.is_reward_free and self.config.exploit.backups > 0
+        has_task = not self.env.is_reward_free and self.config.exploit.backups > 0
+        looks_closer = has_task and state.closer < explore.closer_looks and not kept.has_success
+        if quiet >= explore.patience and looks_closer and not is_full:
+            again = {"quiet": int32(0), "scaled_at": np.asarray(0, np.int64)}
+            state = state._replace(closer=int32(int(state.closer) + 1), **again)
+        elif quiet >= explore.patience or is_full:
             state = state._replace(phase=int32(EXPLOIT if has_task else DONE), phase_round=int32(0))
         return state, Report(plain(metrics), member)
 
     def _exploit(self, state: ReplayState) -> Any:
+        first = {"best_return": np.asarray(-np.inf)} if state.phase_round == 0 else {}
         done = yield from task_round(Explored(state.model, state.cover, state.cover.weights))
-        state, metrics = after_round(self.env, state._replace(best_return=np.asarray(-np.inf)), done)
-        return state._replace(phase=int32(DONE)), Report(plain(metrics), None)
+        state, metrics = after_round(self.env, state._replace(**first), done)
+        if not self.config.exploit.visit_episodes:
+            return state._replace(phase=int32(DONE)), Report(plain(metrics), None)
+        seen, nothing = done.seen, np.zeros(0, np.float32)
+        state = state._replace(batches=int32(int(state.batches) + 1), sample=seen.sample)
+        member = ReplayMember(nothing, int32(0), int32(NOT_OF_THE_COVER), nothing, seen.cells, seen.returns, seen.batch)
+        found = kept_of(state).returns_to_go()
+        shortfall = done.improved.value - float(state.last_return)
+        if shortfall <= self.config.exploit.tolerance * (found.max() - found.min()) or not self._tries_left(state):
+            best = state.best_policy, state.best_return
+            state = state._replace(phase=int32(DONE), policy=best[0], last_return=best[1])
+        return state, Report(plain(metrics), member)
+
+    def _tries_left(self, state: ReplayState) -> int:
+        """How often the policy of a task may still be played and learned from, with whole episodes."""
+        exploit, size = self.config.exploit, kept_of(state).size
+        steps = exploit.steps if exploit.steps >= 0 else int(state.explored) // 4
+        evaluation = exploit.visit_episodes * self.env.max_steps
+        # The first evaluation is counted, but is none of the steps that learning was allowed.
+        spent = size - int(state.explored) - evaluation
+        return max(0, (steps - max(spent, 0)) // evaluation) if evaluation else 0
 
     def _extend(self, state: ReplayState, cover: Members, played: Model, seen: Seen) -> Members:
         """The cover with the policy that played; where features are new, those before it are rolled in no more."""
@@ -290,11 +336,7 @@ class ReplayAgent:
         """What each seed's policy met: kept and counted while it explores, an evaluation of the task's after it."""
         found: dict[int, Any] = {}
         done = [i for i, state in enumerate(states) if state.phase != EXPLORE]
-        if self.config.exploit.visit_episodes:
-            inputs = [self._visit_inputs(states[i], policies[i]) for i in done]
-            found |= dict(zip(done, self.visit(inputs), strict=True))
-        else:
-            found |= {i: unvisited(self.env.num_cells) for i in done}
+        found |= dict(zip(done, self._try([states[i] for i in done], [policies[i] for i in done]), strict=True))
         exploring = [i for i, state in enumerate(states) if state.phase == EXPLORE]
         episodes = self._play([states[i] for i in exploring], [policies[i] for i in exploring])
         batches = [kept_of(states[i]).batch_of(played) for i, played in zip(exploring, episodes, strict=True)]
@@ -308,9 +350,19 @@ class ReplayAgent:
             check_visits(state, visits)  # pyright: ignore[reportArgumentType]
         return [found[i] for i in range(len(states))]
 
-    def _visit_inputs(self, state: ReplayState, policy: GreedyPolicy) -> VisitInputs:
-        params = self.env.instance(int(state.seed))
-        return VisitInputs(state.seed, state.round, params, policy, None)  # pyright: ignore[reportArgumentType]
+    def _try(self, states: list[ReplayState], policies: list[GreedyPolicy]) -> list[Any]:
+        """What each seed's policy of the task met, which is kept."""
+        if not self.config.exploit.visit_episodes:
+            return [unvisited(self.env.num_cells) for _ in states]
+        sure, inputs = np.float32(SURE) * np.eye(len(self.candidates), dtype=np.float32), []
+        for state, policy in zip(states, policies, strict=True):
+            own = GreedyPolicy(policy.landmarks, policy.w, sure)
+            inputs.append(self._episodes_of(state, own, task_roll_in(self, state, own)))
+        found = []
+        for state, given, played in zip(states, inputs, self._played(inputs, self.try_out), strict=True):
+            batch = kept_of(state).batch_of(played)
+            found.append(tried_in(self, state, played, batch, given.roll_in))
+        return found
 
     def _play(self, states: list[ReplayState], models: list[Model]) -> list[Episodes]:
         """The episodes of a round of each seed."""
@@ -318,16 +370,22 @@ class ReplayAgent:
         for state, model in zip(states, models, strict=True):
             sharpness, coef = np.asarray(explore.sharpness, np.float32), np.asarray(explore.bonus_coef, np.float32)
             listed = self.listed(int(state.seed))
-            table = None if listed is None else listed.observations
             policy = ExploringPolicy(model.landmarks, model.w, model.inverses, sharpness, coef)
-            if table is not None:
+            if listed is not None:
                 policy = ListedPolicy(model.landmarks, model.w, model.bonus, sharpness, coef)
-            roll_in, params = roll_in_of(self, state, model), self.env.instance(int(state.seed))
-            found.append(CollectInputs(state.seed, state.round, params, policy, roll_in, table))
-        if not isinstance(self.env, HostEnvironment):
-            played = self.collect(found)
-            return [seen_through_table(one.table, episodes) for one, episodes in zip(found, played, strict=True)]
-        return [self._play_on_host(inputs) for inputs in found]
+            found.append(self._episodes_of(state, policy, roll_in_of(self, state, model)))
+        return self._played(found, self.collect)
+
+    def _episodes_of(self, state: ReplayState, policy: Any, roll_in: RollIn) -> CollectInputs:
+        seed = int(state.seed)
+        listed = self.listed(seed)
+        table = None if listed is None else listed.observations
+        return CollectInputs(state.seed, state.round, self.env.instance(seed), policy, roll_in, table)
+
+    def _played(self, inputs: list[CollectInputs], program: Programs) -> list[Episodes]:
+        if isinstance(self.env, HostEnvironment):
+            return [self._play_on_host(one) for one in inputs]
+        return [seen_through_table(one.table, own) for one, own in zip(inputs, program(inputs), strict=True)]
 
     def listed(self, seed: int) -> Listed | None:
         """All observations of a seed's instance, where they can be listed; looked up once."""
@@ -343,7 +401,7 @@ class ReplayAgent:
             self.env,
             inputs.policy,
             rng,
-            self.config.explore.num_episodes,
+            len(inputs.roll_in.length),
             roll_in=inputs.roll_in,
             epsilon=1.0,
             candidates=self.candidates,

@@ -8,7 +8,7 @@ import numpy as np
 from pcpg.cover.landmarks import Landmarks, inverse_scale_of, no_landmarks
 from pcpg.cover.pairs import Pairs, pairs_of
 from pcpg.cover.rollin import RollIn
-from pcpg.policies.kernel import MemberPolicy
+from pcpg.policies.kernel import GreedyPolicy, MemberPolicy
 from pcpg.practice.fitting import (
     NO_ROLL_IN,
     CountInputs,
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 FIRST_LANDMARKS = 64
 GROUPS = 8
 """Groups of episodes that share a member for their roll-in."""
+ROLLED_IN = 0.25
+"""Share of the episodes of a task that are rolled in, once it has been evaluated."""
 RESCALED = 0.2
 """Features are made anew where the scale of some entry has changed by more than this, as a logarithm."""
 MOST_RECOUNTED = 16_384
@@ -79,6 +81,7 @@ def fit_inputs(agent: "ReplayAgent", state: ReplayState) -> FitInputs:
         weight=fill(weight, np.float32),
         first_row=rows[2 * k :].astype(np.int32),
         bonus_coef=np.float32(agent.config.explore.bonus_coef),
+        prior=np.float32(0.0 if exploring else kept.returns_to_go().min() / value_scale(agent, kept)),
     )
 
 
@@ -126,6 +129,50 @@ def roll_in_of(agent: "ReplayAgent", state: ReplayState, model: Model) -> RollIn
     return RollIn(jax.tree.map(lambda *leaves: np.stack(leaves), *members), length.astype(np.int32))
 
 
+def task_roll_in(agent: "ReplayAgent", state: ReplayState, policy: GreedyPolicy) -> RollIn:
+    """None in the first round of a task, which evaluates; then for a quarter of the episodes, through the cover.
+
+    Where the cover's policies are not at hand, in a run on the data of another, the policy itself rolls in.
+    """
+    number, rng = agent.config.exploit.visit_episodes, np.random.default_rng([int(state.seed), int(state.round), 3])
+    chance, steps = rng.random(number), rng.integers(agent.env.max_steps, size=number)
+    rolls = (chance < ROLLED_IN) & (state.phase_round > 0)
+    length = np.where(rolls, steps, NO_ROLL_IN).astype(np.int32)
+    if len(state.cover.w):
+        return roll_in_of(agent, state, state.model)._replace(length=length)
+    return RollIn(jax.tree.map(lambda leaf: np.stack([np.asarray(leaf)] * GROUPS), policy), length)
+
+
+def tried_in(agent: "ReplayAgent", state: ReplayState, played: Episodes, batch: Batch, roll_in: RollIn) -> Seen:
+    """What the episodes of a task showed: all of it is kept, and the episodes from the start are its evaluation."""
+    kept = kept_of(state)
+    places = np.concatenate([state.sample.places, kept.size + np.arange(len(batch.code))])
+    weight = np.concatenate([state.sample.weight, np.ones(len(batch.code), np.float32)])
+    kept.add(batch)
+    returns = np.where(played.alive, played.rewards, 0.0).sum(axis=0)
+    own = roll_in.length == NO_ROLL_IN
+    same = {"features": int(state.features), "scaled_at": int(state.scaled_at), "visits": np.zeros(0, np.float32)}
+    return Seen(
+        returns=returns[own] if own.any() else returns,
+        cells=_cells_of(agent, played),
+        env_steps=len(batch.code),
+        finite=_is_finite(batch),
+        batch=batch,
+        model=state.model,
+        sample=Sample(places, weight),
+        largest=0.0,
+        **same,
+    )
+
+
+def _cells_of(agent: "ReplayAgent", played: Episodes) -> np.ndarray:
+    return np.bincount(played.cells[played.cells >= 0], minlength=agent.env.num_cells).astype(np.int32)
+
+
+def _is_finite(batch: Batch) -> bool:
+    return bool(np.isfinite(batch.reward).all() and np.isfinite(batch.observations.astype(np.float32)).all())
+
+
 def with_room(agent: "ReplayAgent", model: Model) -> Model:
     """The model with room for more landmarks where it is nearly full."""
     room, most = model.landmarks.capacity, agent.config.replay.max_landmarks
@@ -171,19 +218,20 @@ def seen_in(
     sample, model = Sample(index, weight), counted.model
     features, scaled_at = int(state.features), int(state.scaled_at)
     if kept.size >= 2 * scaled_at:
-        scaled_at, scale = kept.size, scale_of(agent, kept, None if features == 0 else model.landmarks)
+        scaled_at, scale = (
+            kept.size,
+            scale_of(agent, kept, None if features == 0 else model.landmarks, int(state.closer)),
+        )
         if features == 0 or np.max(np.abs(np.log(scale / np.asarray(model.landmarks.inverse_scale)))) > RESCALED:
             features, model = features + 1, recounted(agent, state, sample, scale, model)
     own = np.asarray(played.alive) & (roll_in_of(agent, state, counted.model).length == NO_ROLL_IN)
     whole = own.any(axis=0)
     returns = np.where(played.alive, played.rewards, 0.0).sum(axis=0)
-    cells = np.bincount(played.cells[played.cells >= 0], minlength=agent.env.num_cells)
-    finite = bool(np.isfinite(batch.reward).all() and np.isfinite(batch.observations.astype(np.float32)).all())
     return Seen(
         returns=returns[whole] if whole.any() else returns,
-        cells=cells.astype(np.int32),
+        cells=_cells_of(agent, played),
         env_steps=len(batch.code),
-        finite=finite,
+        finite=_is_finite(batch),
         batch=batch,
         model=model,
         sample=sample,
@@ -194,26 +242,44 @@ def seen_in(
     )
 
 
-def scale_of(agent: "ReplayAgent", kept: Kept, landmarks: Landmarks | None) -> np.ndarray:
-    """The scale of features by the data so far; landmarks, once there are any, stand for distinct places."""
-    x = kept.some_vectors()
+def scale_of(agent: "ReplayAgent", kept: Kept, landmarks: Landmarks | None, closer: int = 0) -> np.ndarray:
+    """The scale of features by the data so far; landmarks, once there are any, stand for distinct places.
+
+    The kernel is half as wide for every closer look.
+    """
+    x, ratio = kept.some_vectors(), agent.config.replay.bandwidth * 0.5**closer
     if landmarks is None:
-        return inverse_scale_of(x, x, agent.config.replay.bandwidth)
+        return inverse_scale_of(x, x, ratio)
     places = np.asarray(landmarks.places)[: int(landmarks.count)] / np.asarray(landmarks.inverse_scale)
-    return inverse_scale_of(x, places, agent.config.replay.bandwidth)
+    return inverse_scale_of(x, places, ratio)
+
+
+def settled_scale(agent: "ReplayAgent", kept: Kept, codes: np.ndarray) -> np.ndarray:
+    """The scale of features from all data at once: landmarks in one scale tell the next, as they did round by round."""
+    rng = np.random.default_rng(len(codes))
+    codes = rng.choice(codes, MOST_RECOUNTED, replace=False) if len(codes) > MOST_RECOUNTED else codes
+    x, scale = table_of_rows(kept.observations[codes]), scale_of(agent, kept, None)
+    for _ in range(3):
+        marks = placed(agent, scale, x, len(codes), agent.config.replay.tolerance)
+        scale = scale_of(agent, kept, marks)
+    return scale
+
+
+def placed(agent: "ReplayAgent", scale: np.ndarray, x: np.ndarray, number: int, tol: float) -> Landmarks:
+    """Landmarks for the first rows of x, with as much room as they need."""
+    allowed, room = np.arange(len(x)) < number, FIRST_LANDMARKS
+    while True:
+        room = 2 * room
+        (found,) = agent.refine([PlaceInputs(no_landmarks(scale, room), x, allowed, np.float32(tol))])
+        if int(found.count) < room or room >= agent.config.replay.max_landmarks:
+            return found
 
 
 def refined_landmarks(agent: "ReplayAgent", kept: Kept, index: np.ndarray, model: Model) -> Landmarks:
     """Landmarks of a narrower kernel, for the values of a task."""
     codes = np.unique(kept.column("code")[index])
-    x = table_of_rows(kept.observations[codes])
-    allowed = np.arange(len(x)) < len(codes)
-    scale, room = np.asarray(model.landmarks.inverse_scale) * agent.config.exploit.refine, FIRST_LANDMARKS
-    while True:  # as much room as they need
-        room = 2 * room
-        (found,) = agent.refine([PlaceInputs(no_landmarks(scale, room), x, allowed, np.float32(COARSE))])
-        if int(found.count) < room or room >= agent.config.replay.max_landmarks:
-            return found
+    scale = np.asarray(model.landmarks.inverse_scale) * agent.config.exploit.refine
+    return placed(agent, scale, table_of_rows(kept.observations[codes]), len(codes), COARSE)
 
 
 def recounted(agent: "ReplayAgent", state: ReplayState, sample: Sample, scale: np.ndarray, old: Model) -> Model:

@@ -57,8 +57,15 @@ class ReplayState(NamedTuple):
     features: np.ndarray  # int32: how often the features were made anew
     scaled_at: np.ndarray  # int64: transitions there were when their scale was last looked at
     quiet: np.ndarray  # int32: rounds in a row in which the start promised little
+    closer: np.ndarray  # int32: how often the kernel was made narrower because nothing good had been met
+    batches: np.ndarray  # int32: rounds whose data were written in this run
+    explored: np.ndarray  # int64: transitions there were when exploration ended
     cover: Members
     kept: Kept | None  # None inside a checkpoint
+
+
+NOT_OF_THE_COVER = -1
+"""Number of features of what was played for a task."""
 
 
 class Improved(NamedTuple):

@@ -274,9 +274,9 @@ def _restore(
         notice(f"saved with {changed}: bit-exact resume is not guaranteed")
     check_features(folder, features, checkpoint.state.get("features"))
     hashes = list(checkpoint.state["members"])
-    if config.source:
-        return unpack_states(checkpoint.arrays, fresh, []), checkpoint.step, hashes
-    members = needing_all(lambda: [folder.read_member(index, sha256) for index, sha256 in enumerate(hashes)])
+    given = len(config.source.get("members", []))  # the cover that it exploits; what comes after is its own
+    own = list(enumerate(hashes))[given:]
+    members = needing_all(lambda: [folder.read_member(index, sha256) for index, sha256 in own])
     folder.drop_members(len(hashes))
     return unpack_states(checkpoint.arrays, fresh, members), checkpoint.step, hashes
 

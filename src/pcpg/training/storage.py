@@ -138,7 +138,7 @@ def _with_data(
     assert kept is not None
     room = state.model.landmarks.capacity
     cover = no_members(len(state.model.w), room)
-    for part in members[: int(state.cover.size)]:
+    for part in members[: int(state.batches)]:
         own = _of_seed(int(start.seed), part)
         kept.restore(_batch(own))
         if own[".features"] == state.features:
