@@ -7,6 +7,7 @@ tuned on seeds of 1000 and more; the ablation is that of the lock at H = 15.
 
 import dataclasses
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,10 +18,14 @@ from pcpg.experiments import harness
 from pcpg.experiments.harness import Cell, Experiment, Record, Scale, Summary
 from pcpg.reports.figures import new_figure
 from pcpg.run_config import RunConfig
+from pcpg.runs.folder import RunFolder
+from pcpg.training.exploit import exploit_config, exploit_defaults
 
 ALGO = "pcpg-replay"
 EVALUATION = 100
 LOCK_SOLVED, SEA_SOLVED, CAR_SOLVED, GRID_SOLVED = 3.5, 0.9, 90.0, 0.8
+GOAL_SOLVED = 0.945  # reached in at least 95 of 100 episodes
+NUM_GOALS = 20
 
 
 class World(NamedTuple):
@@ -30,7 +35,7 @@ class World(NamedTuple):
     env: str
     options: Mapping[str, Any]
     solved: float | None  # mean return above which a seed is solved; None: when every grid cell was visited
-    target: float
+    target: float | None
     seeds: int = 20
 
 
@@ -47,11 +52,19 @@ WORLDS: dict[str, World] = {
     "lock-100": _lock(100, 40e6),
     "sea-20": World("DeepSea 20", "DeepSea-v0", {"size": 20}, SEA_SOLVED, 0.1e6, 5),
     "sea-50": World("DeepSea 50", "DeepSea-v0", {"size": 50}, SEA_SOLVED, 0.6e6, 5),
-    "car": World("MountainCarContinuous", "MountainCarContinuous-v0", {}, CAR_SOLVED, 0.4e6, 5),
-    "maze-20": World("maze 20 x 20, all cells", "Maze-v0", {"size": 20}, None, 3e6, 5),
+    "sea-100": World("DeepSea 100", "DeepSea-v0", {"size": 100}, SEA_SOLVED, None, 5),
+    "bsuite-20": World("bsuite's DeepSea 20", "bsuite:deep_sea", {"size": 20}, SEA_SOLVED, 0.1e6, 5),
+    "bsuite-50": World("bsuite's DeepSea 50", "bsuite:deep_sea", {"size": 50}, SEA_SOLVED, 0.6e6, 5),
+    "car": World("Gymnasium's MountainCarContinuous", "gymnasium:MountainCarContinuous-v0", {}, CAR_SOLVED, 0.4e6, 5),
     "doorkey": World("MiniGrid DoorKey 6x6", "gymnasium:MiniGrid-DoorKey-6x6-v0", {}, GRID_SOLVED, 0.4e6, 5),
+    "maze-20": World("maze 20 x 20, all cells", "Maze-v0", {"size": 20}, None, 3e6, 5),
 }
-LAPTOP = ("lock-5", "lock-10", "lock-15", "lock-25", "sea-20", "maze-20")
+GOALS = {
+    "goals-0": World("maze 20 x 20, 20 goals each, no new step", "Maze-v0", {"size": 20}, GOAL_SOLVED, 0.0),
+    "goals-50k": World("maze 20 x 20, 20 goals each, some new steps", "Maze-v0", {"size": 20}, GOAL_SOLVED, 50e3),
+}
+"""Tasks that are named when the mazes have been explored; a task is a seed, and steps are those of the task alone."""
+LAPTOP = ("lock-5", "lock-10", "lock-15", "lock-25", "sea-20", "car", "maze-20", *GOALS)
 ABLATION: dict[str, Mapping[str, Any]] = {
     "no bonus": {"explore": {"bonus_coef": 0.0, "min_value": 0.0}, "replay": {"capacity": 200_000}},
     "no roll-in": {"explore": {"roll_in_share": 0.0}},
@@ -79,9 +92,10 @@ class Flags(harness.Flags):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        unknown = set(self.worlds) - {*WORLDS, "ablation"}
+        valid = [*WORLDS, *GOALS, "ablation"]
+        unknown = set(self.worlds) - set(valid)
         if unknown:
-            raise ValueError(f"unknown world {sorted(unknown)[0]!r}; valid: {', '.join([*WORLDS, 'ablation'])}")
+            raise ValueError(f"unknown world {sorted(unknown)[0]!r}; valid: {', '.join(valid)}")
 
 
 def cells(flags: Flags, records: list[Record]) -> Iterator[Cell]:
@@ -91,10 +105,14 @@ def cells(flags: Flags, records: list[Record]) -> Iterator[Cell]:
         world = _lock(SMOKE_HORIZON, 0.6e6)
         yield _cell(flags, "lock-3", world, flags.seeds or 2, {"replay": {"capacity": 20_000}})
         return
-    asked = flags.worlds or (*(LAPTOP if flags.scale == "laptop" else WORLDS), "ablation")
+    asked = flags.worlds or (*(LAPTOP if flags.scale == "laptop" else [*WORLDS, *GOALS]), "ablation")
     for name, world in WORLDS.items():
         if name in asked:
             yield _cell(flags, name, world, flags.seeds or world.seeds, {})
+    explored = Path(flags.out) / "runs" / "maze-20"
+    for name in GOALS:
+        if name in asked and explored.exists():
+            yield _goals_cell(flags, name, RunFolder.open(explored))
     if "ablation" in asked:
         for variant, changes in ABLATION.items():
             name = f"ablation-{variant.replace(' ', '-')}"
@@ -109,6 +127,14 @@ def _cell(flags: Flags, name: str, world: World, seeds: int, changes: Mapping[st
     return Cell(name, config, command if flags.scale != "smoke" else "pcpg reproduce replay --scale smoke")
 
 
+def _goals_cell(flags: Flags, name: str, explored: RunFolder) -> Cell:
+    defaults = exploit_defaults(explored)
+    steps = {"steps": int(GOALS[name].target or 0), "visit_episodes": 16}
+    agent = harness.changed(defaults.agent, {"exploit": steps}) if steps["steps"] else defaults.agent
+    config = exploit_config(defaults, agent=agent, env_options={"goals": NUM_GOALS})
+    return Cell(name, config, f"pcpg reproduce replay --scale {flags.scale} --worlds maze-20 {name}")
+
+
 def measure(run: Run) -> Record:
     """Returns of the final policies, steps, and the history of every seed."""
     reward_free = run.env.is_reward_free
@@ -119,7 +145,9 @@ def measure(run: Run) -> Record:
 
 
 def world_of(record: Record) -> World:
-    """The world of a record, by its environment."""
+    """The world of a record, by its name or its environment."""
+    if record["name"] in WORLDS | GOALS:
+        return (WORLDS | GOALS)[record["name"]]
     known = [world for world in WORLDS.values() if (world.env, dict(world.options)) == _key(record, world)]
     return known[0] if known else World("lock H = 3", "", {}, LOCK_SOLVED, 0.6e6)
 
@@ -168,7 +196,7 @@ table = harness.table_of(
         "solved": lambda row: harness.share_text(row["successes"], row["seeds"], row["interval"]),
         "steps per seed, at most": lambda row: _thousands(row["steps"] or row["env_steps_per_seed"]),
         "median": lambda row: _thousands(row["median_steps"]) if row["median_steps"] else "-",
-        "target": lambda row: _thousands(row["target"]),
+        "target": lambda row: "-" if row["target"] is None else _thousands(row["target"]),
         "seconds per seed": lambda row: f"{row['seconds_per_seed']:.1f}",
     }
 )
@@ -215,5 +243,5 @@ EXPERIMENT = Experiment(Flags, cells, measure, lambda record: _place(record["nam
 
 
 def _place(name: str) -> tuple[int, str]:
-    names = [*WORLDS, *(f"ablation-{variant.replace(' ', '-')}" for variant in ABLATION)]
+    names = [*WORLDS, *GOALS, *(f"ablation-{variant.replace(' ', '-')}" for variant in ABLATION)]
     return (names.index(name) if name in names else -1), name
