@@ -101,18 +101,25 @@ def pairs_of(rows: np.ndarray, actions: np.ndarray, counts: np.ndarray, num_acti
 
 
 def diagonal_design(
-    visits: Float[np.ndarray, "n M"], ridge: float, kind: Literal["d-optimal", "uniform"], iterations: int = 100
+    visits: Float[np.ndarray, "n M"],
+    ridge: float,
+    kind: Literal["d-optimal", "uniform"],
+    *,
+    first: Float[np.ndarray, " n"] | None = None,
+    iterations: int = 30,
 ) -> Design:
     """Weights of members by what share of their visits fell on each landmark: covariances that are diagonal.
 
     Maximises sum_j log(sum_i weights_i visits_ij + ridge) over the simplex by multiplicative updates, which never lower
-    it (they are those of expectation-maximisation); the gap bounds what is missing, as in `d_optimal`.
+    it (they are those of expectation-maximisation); the gap bounds what is missing, as in `d_optimal`. They begin at
+    `first`, where that is known, so that a few are enough from round to round.
     """
     number = len(visits)
     if number == 0:
         return Design(np.zeros(0), 0.0, 0.0, 0, 0)
     used = np.asarray(visits, np.float64)[:, np.any(visits > 0, axis=0)]
-    weights, count = np.full(number, 1.0 / number), 0
+    uniform = np.full(number, 1.0 / number)
+    weights, count = uniform if first is None or kind == "uniform" else 0.99 * first / first.sum() + 0.01 * uniform, 0
     while True:
         mixed = weights @ used + ridge
         gradient = (used / mixed).sum(axis=1)

@@ -47,7 +47,7 @@ from pcpg.practice.fitting import (
     place_landmarks,
 )
 from pcpg.practice.kept import Kept
-from pcpg.practice.program import Programs
+from pcpg.practice.program import Programs, in_threads
 from pcpg.practice.replay_data import (
     FIRST_LANDMARKS,
     fit_inputs,
@@ -172,6 +172,7 @@ class ReplayAgent:
             best_return=np.asarray(-np.inf),
             seen=np.zeros(self.env.num_cells, bool),
             model=model,
+            waiting=np.zeros(model.bonus.shape, np.float32),
             sample=Sample(np.zeros(0, np.int64), np.zeros(0, np.float32)),
             features=int32(0),
             scaled_at=np.asarray(0, np.int64),
@@ -236,6 +237,7 @@ class ReplayAgent:
             batches=int32(int(state.batches) + 1),
             explored=np.asarray(kept.size, np.int64),
             model=seen.model,
+            waiting=seen.waiting,
             sample=seen.sample,
             features=int32(seen.features),
             scaled_at=np.asarray(seen.scaled_at, np.int64),
@@ -316,7 +318,12 @@ class ReplayAgent:
         if kind is Visit:
             return self._visit(who, [request.policy for request in requests])
         explore = self.config.explore
-        return [diagonal_design(request.cover.visits, explore.ridge, explore.weights) for request in requests]
+        return in_threads(
+            lambda request: diagonal_design(
+                request.cover.visits, explore.ridge, explore.weights, first=_weights_of(request.cover)
+            ),
+            requests,
+        )
 
     def _improve(self, states: list[ReplayState]) -> list[Improved]:
         """A fit for each seed: of the bonus ahead while it explores, of the task's reward after it."""
@@ -345,7 +352,7 @@ class ReplayAgent:
         tol = np.float32(self.config.replay.tolerance)
         inputs = [CountInputs(model, *own[:3], tol) for model, own in zip(models, met, strict=True)]
         for i, played, batch, own, output in zip(exploring, episodes, batches, met, self.count(inputs), strict=True):
-            found[i] = seen_in(self, states[i], played, batch, own.place, output)
+            found[i] = seen_in(self, states[i], played, batch, own, output)
         for state, visits in zip(states, (found[i] for i in range(len(states))), strict=True):
             check_visits(state, visits)  # pyright: ignore[reportArgumentType]
         return [found[i] for i in range(len(states))]
@@ -409,6 +416,13 @@ class ReplayAgent:
         nowhere = np.full(played.alive.shape, -1, np.int32)
         arrays = played.observations, played.actions, played.rewards, played.terminated, played.truncated
         return Episodes(*arrays, played.alive, nowhere)
+
+
+def _weights_of(cover: Members) -> np.ndarray:
+    """The weights of the members that are rolled in, with one for the newest."""
+    number = len(cover.visits)
+    old = cover.weights[len(cover.weights) - max(number - 1, 0) :]
+    return np.append(old * (number - 1) / number, 1 / number) if number else old
 
 
 def unvisited(num_cells: int) -> Visits:

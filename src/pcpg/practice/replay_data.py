@@ -35,6 +35,8 @@ ROLLED_IN = 0.25
 RESCALED = 0.2
 """Features are made anew where the scale of some entry has changed by more than this, as a logarithm."""
 MOST_RECOUNTED = 16_384
+WAITS = 0.1
+"""Visits of a pair are counted when they are this share of those counted before."""
 COARSE = 0.25
 """Tolerance of the landmarks of a task: values need fewer of them than covariances, for so narrow a kernel."""
 
@@ -60,8 +62,12 @@ def fit_inputs(agent: "ReplayAgent", state: ReplayState) -> FitInputs:
     # would never fall.
     cut = kept.column("truncated")[index] & ~kept.is_acted_in[next_code] & exploring
     ended = kept.column("terminated")[index] | cut
-    columns = rows[:k], rows[k : 2 * k], kept.column("action")[index], np.zeros(k) if exploring else rewards, ~ended
-    (row, next_row, action, reward, live), weight = _distinct(columns)
+    actions = kept.column("action")[index]
+    chosen, weight = _distinct(
+        rows[:k] * len(agent.candidates) + actions, rows[k : 2 * k], ~ended, not exploring and rewards
+    )
+    row, next_row, action, live = rows[:k][chosen], rows[k : 2 * k][chosen], actions[chosen], ~ended[chosen]
+    reward = np.zeros(len(row)) if exploring else rewards[chosen]
     room = max(1024, 1 << (len(row) - 1).bit_length())
 
     def fill(values: np.ndarray, kind: Any) -> np.ndarray:
@@ -85,14 +91,16 @@ def fit_inputs(agent: "ReplayAgent", state: ReplayState) -> FitInputs:
     )
 
 
-def _distinct(columns: tuple[np.ndarray, ...]) -> tuple[list[np.ndarray], np.ndarray]:
-    """Distinct transitions, and how often each is there."""
-    order = np.lexsort(columns)
-    ordered = [column[order] for column in columns]
-    first = np.ones(len(order), bool)
-    first[1:] = np.any([column[1:] != column[:-1] for column in ordered], axis=0)
-    start = np.flatnonzero(first)
-    return [column[start] for column in ordered], np.diff(np.append(start, len(order)))
+def _distinct(
+    pair: np.ndarray, next_row: np.ndarray, live: np.ndarray, reward: np.ndarray | bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """One of each kind of transition by its place, and how many there are of it; False: rewards do not count."""
+    key = (pair.astype(np.int64) * (int(next_row.max(initial=0)) + 1) + next_row) * 2 + live
+    if reward is not False:
+        _, kind = np.unique(reward, return_inverse=True)
+        key = key * (int(kind.max(initial=0)) + 1) + kind
+    _, chosen, number = np.unique(key, return_index=True, return_counts=True)
+    return chosen, number
 
 
 def rows_of(
@@ -151,7 +159,7 @@ def tried_in(agent: "ReplayAgent", state: ReplayState, played: Episodes, batch: 
     kept.add(batch)
     returns = np.where(played.alive, played.rewards, 0.0).sum(axis=0)
     own = roll_in.length == NO_ROLL_IN
-    same = {"features": int(state.features), "scaled_at": int(state.scaled_at), "visits": np.zeros(0, np.float32)}
+    same = {"features": int(state.features), "scaled_at": int(state.scaled_at), "waiting": state.waiting}
     return Seen(
         returns=returns[own] if own.any() else returns,
         cells=_cells_of(agent, played),
@@ -160,6 +168,7 @@ def tried_in(agent: "ReplayAgent", state: ReplayState, played: Episodes, batch: 
         batch=batch,
         model=state.model,
         sample=Sample(places, weight),
+        visits=np.zeros(0, np.float32),
         largest=0.0,
         **same,
     )
@@ -183,39 +192,54 @@ def with_room(agent: "ReplayAgent", model: Model) -> Model:
 
 
 class Met(NamedTuple):
-    """The pairs of some transitions, and where each transition finds its own."""
+    """The pairs of some transitions."""
 
     x: np.ndarray  # [U, size]
     visits: np.ndarray  # [U]
     pairs: Pairs
-    place: np.ndarray  # [3, k]
+    place: np.ndarray | None  # [3, k]: where each transition finds its pair; None where the bonus of all is known ...
+    bonus: np.ndarray | None  # [k]: ... and this is that of each transition
+    waiting: np.ndarray  # [S, A] visits that are not counted yet
 
 
 def met_in(
     agent: "ReplayAgent", state: ReplayState, code: np.ndarray, action: np.ndarray, weight: np.ndarray | None = None
 ) -> Met:
-    """The pairs (code, action), each counted as often as it is there or by its weight."""
+    """The pairs (code, action), each counted as often as it is there or by its weight.
+
+    Where the bonus of all observations is known, visits of a pair wait until they change its bonus by a tenth: what is
+    known well is counted ever more rarely, and a round costs as much as it met that is new.
+    """
     x, rows = rows_of(agent, state, code, listed=True)
-    number = len(agent.candidates)
+    number, bonus, waiting = len(agent.candidates), np.asarray(state.model.bonus), state.waiting
     visits = np.bincount(rows, weight, minlength=len(x)).astype(np.float32)
     distinct, inverse = np.unique(rows.astype(np.int64) * number + action, return_inverse=True)
-    pairs, place = pairs_of(distinct // number, distinct % number, np.bincount(inverse, weight), number)
-    return Met(x, visits, pairs, place[:, inverse])
+    row, act, count = distinct // number, distinct % number, np.bincount(inverse, weight)
+    if not len(bonus) or weight is not None:
+        pairs, place = pairs_of(row, act, count, number)
+        return Met(x, visits, pairs, place[:, inverse], None, np.zeros_like(waiting))
+    total = waiting[row, act] + count
+    enters = total * bonus[row, act] >= WAITS
+    waiting = waiting.copy()
+    waiting[row, act] = np.where(enters, 0.0, total)
+    pairs, _ = pairs_of(row[enters], act[enters], total[enters], number)
+    return Met(x, visits, pairs, None, bonus[row, act][inverse], waiting)
 
 
 def seen_in(
-    agent: "ReplayAgent", state: ReplayState, played: Episodes, batch: Batch, where: np.ndarray, counted: CountOutputs
+    agent: "ReplayAgent", state: ReplayState, played: Episodes, batch: Batch, own_met: Met, counted: CountOutputs
 ) -> Seen:
     """The batch kept, a part of it in the sample, and features made anew where their scale has changed."""
     kept = kept_of(state)
-    met = np.asarray(counted.met)[tuple(where)]
+    met = own_met.bonus if own_met.place is None else np.asarray(counted.met)[tuple(own_met.place)]
+    assert met is not None
     chance = np.minimum(1.0, agent.config.replay.sample_rate * met)
     rng = np.random.default_rng([int(state.seed), int(state.round), 2])
     chosen = np.flatnonzero(rng.random(len(met)) < chance)
     index = np.concatenate([state.sample.places, kept.size + chosen])
     weight = np.concatenate([state.sample.weight, (1.0 / chance[chosen]).astype(np.float32)])
     kept.add(batch)
-    sample, model = Sample(index, weight), counted.model
+    sample, model, waiting = Sample(index, weight), counted.model, own_met.waiting
     features, scaled_at = int(state.features), int(state.scaled_at)
     if kept.size >= 2 * scaled_at:
         scaled_at, scale = (
@@ -224,6 +248,7 @@ def seen_in(
         )
         if features == 0 or np.max(np.abs(np.log(scale / np.asarray(model.landmarks.inverse_scale)))) > RESCALED:
             features, model = features + 1, recounted(agent, state, sample, scale, model)
+            waiting = np.zeros_like(waiting)
     own = np.asarray(played.alive) & (roll_in_of(agent, state, counted.model).length == NO_ROLL_IN)
     whole = own.any(axis=0)
     returns = np.where(played.alive, played.rewards, 0.0).sum(axis=0)
@@ -238,6 +263,7 @@ def seen_in(
         features=features,
         scaled_at=scaled_at,
         visits=np.asarray(counted.visits),
+        waiting=waiting,
         largest=float(met.max()),
     )
 

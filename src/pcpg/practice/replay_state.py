@@ -53,6 +53,7 @@ class ReplayState(NamedTuple):
     best_return: np.ndarray
     seen: np.ndarray
     model: Model
+    waiting: np.ndarray  # [S, A] visits of listed pairs that are not counted yet
     sample: Sample
     features: np.ndarray  # int32: how often the features were made anew
     scaled_at: np.ndarray  # int64: transitions there were when their scale was last looked at
@@ -90,6 +91,7 @@ class Seen(NamedTuple):
     features: int
     scaled_at: int
     visits: np.ndarray  # [M]
+    waiting: np.ndarray  # [S, A]
     largest: float  # bonus met
 
 
