@@ -37,10 +37,12 @@ class World(NamedTuple):
     solved: float | None  # mean return above which a seed is solved; None: when every grid cell was visited
     target: float | None
     seeds: int = 20
+    together: int = 0  # seeds of one cell; 0: all
 
 
-def _lock(horizon: int, target: float) -> World:
-    return World(f"lock H = {horizon}", "CombinationLock-v0", {"horizon": horizon}, LOCK_SOLVED, target)
+def _lock(horizon: int, target: float, together: int = 0) -> World:
+    label, options = f"lock H = {horizon}", {"horizon": horizon}
+    return World(label, "CombinationLock-v0", options, LOCK_SOLVED, target, together=together)
 
 
 WORLDS: dict[str, World] = {
@@ -49,7 +51,7 @@ WORLDS: dict[str, World] = {
     "lock-15": _lock(15, 0.6e6),
     "lock-25": _lock(25, 2.5e6),
     "lock-50": _lock(50, 8e6),
-    "lock-100": _lock(100, 40e6),
+    "lock-100": _lock(100, 40e6, together=1),  # long runs: several processes can share them
     "sea-20": World("DeepSea 20", "DeepSea-v0", {"size": 20}, SEA_SOLVED, 0.1e6, 5),
     "sea-50": World("DeepSea 50", "DeepSea-v0", {"size": 50}, SEA_SOLVED, 0.6e6, 5),
     "sea-100": World("DeepSea 100", "DeepSea-v0", {"size": 100}, SEA_SOLVED, None, 5),
@@ -75,6 +77,8 @@ ABLATION: dict[str, Mapping[str, Any]] = {
     "4 backups": {"explore": {"backups": 4}},
 }
 SMOKE_HORIZON = 3
+SEED = "-seed-"
+"""In the name of a cell that is one of several of its world."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,7 +112,7 @@ def cells(flags: Flags, records: list[Record]) -> Iterator[Cell]:
     asked = flags.worlds or (*(LAPTOP if flags.scale == "laptop" else [*WORLDS, *GOALS]), "ablation")
     for name, world in WORLDS.items():
         if name in asked:
-            yield _cell(flags, name, world, flags.seeds or world.seeds, {})
+            yield from _cells_of(flags, name, world, flags.seeds or world.seeds)
     explored = Path(flags.out) / "runs" / "maze-20"
     for name in GOALS:
         if name in asked and explored.exists():
@@ -119,10 +123,20 @@ def cells(flags: Flags, records: list[Record]) -> Iterator[Cell]:
             yield _cell(flags, name, WORLDS["lock-15"], flags.seeds or 10, changes)
 
 
+def _cells_of(flags: Flags, name: str, world: World, seeds: int) -> Iterator[Cell]:
+    """The seeds of a world in one run, or in several where it says so."""
+    if not world.together:
+        yield _cell(flags, name, world, seeds, {})
+        return
+    for seed in range(flags.seed, flags.seed + seeds, world.together):
+        block = dataclasses.replace(flags, seed=seed)
+        yield _cell(block, f"{name}{SEED}{seed}", world, world.together, {})
+
+
 def _cell(flags: Flags, name: str, world: World, seeds: int, changes: Mapping[str, Any]) -> Cell:
     agent = harness.changed(preset(world.env, ALGO), dict(changes))
     config = RunConfig(world.env, ALGO, agent, dict(world.options), seed=flags.seed, seeds=seeds)
-    asked = "ablation" if name.startswith("ablation") else name
+    asked = "ablation" if name.startswith("ablation") else name.split(SEED)[0]
     command = f"pcpg reproduce replay --scale {flags.scale} --worlds {asked} --seeds {seeds} --seed {flags.seed}"
     return Cell(name, config, command if flags.scale != "smoke" else "pcpg reproduce replay --scale smoke")
 
@@ -146,8 +160,9 @@ def measure(run: Run) -> Record:
 
 def world_of(record: Record) -> World:
     """The world of a record, by its name or its environment."""
-    if record["name"] in WORLDS | GOALS:
-        return (WORLDS | GOALS)[record["name"]]
+    name = record["name"].split(SEED)[0]
+    if name in WORLDS | GOALS:
+        return (WORLDS | GOALS)[name]
     known = [world for world in WORLDS.values() if (world.env, dict(world.options)) == _key(record, world)]
     return known[0] if known else World("lock H = 3", "", {}, LOCK_SOLVED, 0.6e6)
 
@@ -168,9 +183,26 @@ def steps_to_success(record: Record) -> list[float | None]:
     ]
 
 
+def merged(records: list[Record]) -> list[Record]:
+    """Records with the cells of one world put together, in the order of their seeds."""
+    groups: dict[str, list[Record]] = {}
+    for record in records:
+        groups.setdefault(record["name"].split(SEED)[0], []).append(record)
+    return [_joined(name, parts) for name, parts in groups.items()]
+
+
+def _joined(name: str, parts: list[Record]) -> Record:
+    if len(parts) == 1 and parts[0]["name"] == name:
+        return parts[0]
+    lists = {key: [value for part in parts for value in part[key]] for key in ("final_return", "env_steps")}
+    history = {key: rows for part in parts for key, rows in part["history"].items()}
+    return parts[0] | lists | {"name": name, "history": history, "seconds": sum(part["seconds"] for part in parts)}
+
+
 def summarise(records: list[Record]) -> Summary:
-    """A row for each cell."""
-    return {"success": "the final policy over 100 fresh episodes; all steps counted", "cells": list(map(_row, records))}
+    """A row for each world, and for each part left out."""
+    rows = [_row(record) for record in merged(records)]
+    return {"success": "the final policy over 100 fresh episodes; all steps counted", "cells": rows}
 
 
 def _row(record: Record) -> Record:
@@ -213,7 +245,7 @@ def _thousands(steps: float) -> str:
 
 def figures(records: list[Record]) -> Iterator[tuple[str, Any]]:
     """Growth of the steps with the lock's horizon, beside those of PC-PG without kept data."""
-    locks = [record for record in records if record["name"].startswith("lock-") and record["options"].get("horizon")]
+    locks = [record for record in merged(records) if record["name"].startswith("lock-")]
     if len(locks) < 3:
         return
     figure, axes = new_figure(1, 1, width=4.2, height=2.8)
@@ -242,6 +274,7 @@ ON_POLICY = (0.93e6, 2.24e6, 6.85e6, 13.9e6, 61.1e6)
 EXPERIMENT = Experiment(Flags, cells, measure, lambda record: _place(record["name"]), summarise, table, figures)
 
 
-def _place(name: str) -> tuple[int, str]:
+def _place(name: str) -> tuple[int, int, str]:
+    name, _, seed = name.partition(SEED)
     names = [*WORLDS, *GOALS, *(f"ablation-{variant.replace(' ', '-')}" for variant in ABLATION)]
-    return (names.index(name) if name in names else -1), name
+    return (names.index(name) if name in names else -1), int(seed or 0), name

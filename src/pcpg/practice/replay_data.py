@@ -63,9 +63,8 @@ def fit_inputs(agent: "ReplayAgent", state: ReplayState) -> FitInputs:
     cut = kept.column("truncated")[index] & ~kept.is_acted_in[next_code] & exploring
     ended = kept.column("terminated")[index] | cut
     actions = kept.column("action")[index]
-    chosen, weight = _distinct(
-        rows[:k] * len(agent.candidates) + actions, rows[k : 2 * k], ~ended, not exploring and rewards
-    )
+    pair, paid = rows[:k] * len(agent.candidates) + actions, False if exploring else rewards
+    chosen, weight = _distinct(pair, rows[k : 2 * k], ~ended, paid)
     row, next_row, action, live = rows[:k][chosen], rows[k : 2 * k][chosen], actions[chosen], ~ended[chosen]
     reward = np.zeros(len(row)) if exploring else rewards[chosen]
     room = max(1024, 1 << (len(row) - 1).bit_length())
