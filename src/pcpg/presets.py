@@ -86,6 +86,11 @@ CAR_BONUS = PCPGConfig(
     exploit=ExploitConfig(num_rounds=1, start_share=0.5, warm_start=True),
 )
 
+CAR = replace(
+    CAR_BONUS, explore=replace(CAR_BONUS.explore, reward_coef=0.0), exploit=replace(CAR_BONUS.exploit, num_rounds=4)
+)
+"""The same, first without the reward."""
+
 # Mazes from pixels, size 10: every open cell in 5 of 5 seeds within 0.25M steps per seed.
 
 MAZE_PPO = PPOConfig(
@@ -164,6 +169,7 @@ FROZEN_LAKE = EnvironmentPreset({"pcpg": LAKE, "ppo": replace(HOST_BASELINE, ppo
 ENVIRONMENTS: dict[str, EnvironmentPreset] = {
     "MountainCarContinuous-v0": EnvironmentPreset(
         {
+            "pcpg": CAR,
             "pcpg-bonus": CAR_BONUS,
             "ppo": BaselineConfig(ppo=CAR_PPO),
             "ppo-rnd": BaselineConfig(ppo=replace(CAR_PPO, learning_rate=1e-4), rnd=RNDConfig()),
@@ -196,6 +202,10 @@ def environment_preset(env_id: str) -> EnvironmentPreset:
     return ENVIRONMENTS.get(env_id.partition("/")[0], EnvironmentPreset({}))
 
 
+MOST_SAMPLES = 2**20
+"""Most samples that an update can put in random order (learning/update.py): episodes of more than 181 steps are fewer."""
+
+
 def sized(config: AgentConfig, env: Environment) -> AgentConfig:
     """The settings with every formula of the episode's length worked out; `max_steps` is H + 1 on the lock.
 
@@ -206,7 +216,8 @@ def sized(config: AgentConfig, env: Environment) -> AgentConfig:
     if isinstance(config, ReplayConfig):
         return _sized_replay(config, env)
     blocks = -(-max_steps // 16)
-    episodes = min(64, max(16, 9600 // max_steps // 16 * 16)) if on_host else 512 * blocks
+    largest = max(64, MOST_SAMPLES // max_steps // 64 * 64)
+    episodes = min(64, max(16, 9600 // max_steps // 16 * 16)) if on_host else min(512 * blocks, largest)
     ppo = replace(
         config.ppo,
         num_episodes=config.ppo.num_episodes or episodes,

@@ -14,6 +14,8 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
+from pcpg.cli.hints import advice, argument_help
+
 if typing.TYPE_CHECKING:
     from pcpg.run_config import RunConfig
 
@@ -26,16 +28,26 @@ LogFlag = Annotated[
 ]
 
 
+HELP_ALL = "--help-all"
+
+
 class Mistake(Exception):
     """A command that cannot be carried out; the message says what was expected."""
 
 
 def parse(kind: Any, arguments: list[str], program: str) -> Any:
     """A dataclass from arguments; --help and unknown flags end the process with a message."""
+    config = (tyro.conf.AvoidSubcommands,)
     try:
-        return tyro.cli(kind, args=arguments, prog=program, config=(tyro.conf.AvoidSubcommands,))
+        made, unknown = tyro.cli(kind, args=arguments, prog=program, config=config, return_unknown_args=True)
     except ValueError as error:  # a value that its dataclass refuses
         raise Mistake(str(error)) from error
+    if unknown:
+        parser = tyro.extras.get_parser(kind, prog=program, config=config)
+        flags = [flag for action in parser._actions for flag in action.option_strings]
+        hint = advice(unknown, flags)
+        raise Mistake(f"Unrecognized options: {', '.join(unknown)}{f'; {hint}' if hint else ''} (see {program} --help)")
+    return made
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,7 +76,10 @@ def read_train_flags(arguments: list[str], notice: Callable[[str], None]) -> tup
     """The configuration that the arguments of `train` ask for, checked, and the flags beside it."""
     from pcpg.run_config import RunConfig
 
-    given, words = _given_config(arguments, notice)
+    wanted = {"-h", "--help", HELP_ALL} & set(arguments)
+    given, words = _given_config([word for word in arguments if word not in wanted], notice, for_help=bool(wanted))
+    if wanted:
+        parse(_train_type(given, short=HELP_ALL not in wanted), [*words, "--help"], "pcpg train")
     flags = parse(_train_type(given), words, "pcpg train")
     features = {}
     if hasattr(flags, "features"):
@@ -83,7 +98,9 @@ def read_train_flags(arguments: list[str], notice: Callable[[str], None]) -> tup
     return config.resolved(), flags
 
 
-def _given_config(arguments: list[str], notice: Callable[[str], None]) -> tuple["RunConfig", list[str]]:
+def _given_config(
+    arguments: list[str], notice: Callable[[str], None], *, for_help: bool = False
+) -> tuple["RunConfig", list[str]]:
     """The settings that decide which other flags there are, and the arguments with ENV among them."""
     from pcpg.envs.adapters.names import is_adapted
     from pcpg.run_config import RunConfig
@@ -94,7 +111,7 @@ def _given_config(arguments: list[str], notice: Callable[[str], None]) -> tuple[
     env_id = _environment_in(words)
     if env_id is None and "env" in given:
         words.insert(0, str(given["env"]))
-    elif env_id is None and {"-h", "--help"} & set(words):
+    elif env_id is None and for_help:
         env_id = "CombinationLock-v0"
     elif env_id is None:
         raise Mistake("name an environment first, as in `pcpg train CombinationLock-v0`; `pcpg envs` lists them")
@@ -147,8 +164,8 @@ def _env_options(flags: Any, given: "RunConfig") -> dict[str, Any]:
     return {field.name: getattr(flags.env, field.name) for field in dataclasses.fields(flags.env)}
 
 
-def _train_type(given: "RunConfig") -> Any:
-    """The dataclass of the flags of `train`, for this environment and this algorithm."""
+def _train_type(given: "RunConfig", *, short: bool = False) -> Any:
+    """The dataclass of the flags of `train`, for this environment and this algorithm; the short one is for help."""
     from pcpg.algorithms import ALGORITHMS
     from pcpg.config import PCPGConfig
     from pcpg.envs.adapters.names import is_adapted
@@ -169,10 +186,14 @@ def _train_type(given: "RunConfig") -> Any:
         fields += [
             ("features", names, dataclasses.field(default=given.features)),
             ("feature_seed", seed, dataclasses.field(default=given.feature_seed)),
-            ("phi", phi, dataclasses.field(default=phi())),
+            *([] if short else [("phi", phi, dataclasses.field(default=phi()))]),
         ]
     without_prefix = Annotated[type(given.agent), tyro.conf.arg(name="")]
-    fields.append(("agent", without_prefix, dataclasses.field(default=given.agent)))
+    if short:
+        parts = [field.name for field in dataclasses.fields(given.agent)]
+        about += f" Every other setting ({', '.join(parts)} and those of the features): {HELP_ALL}."
+    else:
+        fields.append(("agent", without_prefix, dataclasses.field(default=given.agent)))
     about_algos = "; ".join(f"{name}: {algorithm.about}" for name, algorithm in ALGORITHMS.items())
     algos = Annotated[Literal[tuple(ALGORITHMS)], tyro.conf.arg(help=f"{about_algos}.")]
     fields.append(("algo", algos, dataclasses.field(default=given.algo)))
@@ -189,8 +210,13 @@ def _train_type(given: "RunConfig") -> Any:
 def _phi_type(build: Callable[..., Any], given: Mapping[str, Any]) -> Any:
     """The dataclass of a feature map's own flags: those of its options that a flag can hold."""
     simple = (int, float, bool, str, float | None, int | None)
-    fields = [
-        (name, option.annotation, dataclasses.field(default=given.get(name, option.default)))
+    said = argument_help(build)
+    fields: list[Any] = [
+        (
+            name,
+            Annotated[option.annotation, tyro.conf.arg(help=said.get(name))],
+            dataclasses.field(default=given.get(name, option.default)),
+        )
         for name, option in inspect.signature(build).parameters.items()
         if option.kind is option.KEYWORD_ONLY and option.annotation in simple
     ]
