@@ -203,7 +203,7 @@ def environment_preset(env_id: str) -> EnvironmentPreset:
 
 
 MOST_SAMPLES = 2**20
-"""Most samples that an update can put in random order (learning/update.py): episodes of more than 181 steps are fewer."""
+"""Most samples that an update can put in random order (learning/update.py), so that long episodes are fewer."""
 
 
 def sized(config: AgentConfig, env: Environment) -> AgentConfig:

@@ -17,11 +17,14 @@ import tyro
 from pcpg.cli.hints import advice, argument_help
 
 if typing.TYPE_CHECKING:
+    from pcpg.practice.budget import Limits
     from pcpg.run_config import RunConfig
 
 Flag = tyro.conf.FlagCreatePairsOff[bool]
 Folder = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="DIR", help="Run folder.")]
 JsonFlag = Annotated[Flag, tyro.conf.arg(help="Print one JSON object to stdout; everything else goes to stderr.")]
+StepsFlag = Annotated[str, tyro.conf.arg(metavar="STEPS")]
+TimeFlag = Annotated[str, tyro.conf.arg(metavar="TIME")]
 LogFlag = Annotated[
     tuple[Literal["tensorboard", "wandb"], ...],
     tyro.conf.arg(help="Log to these besides metrics.jsonl; each needs the extra of its name."),
@@ -66,6 +69,12 @@ class TrainFlags:
     """Run folder to create; by default a new one under runs/."""
     config: Annotated[str, tyro.conf.arg(metavar="FILE")] = ""
     """JSON file with settings, or a run's config.json; flags override its entries."""
+    steps: StepsFlag = ""
+    """Environment steps of each seed, as in 500k, 1M or 2.5M; the schedule of rounds follows from it."""
+    time: TimeFlag = ""
+    """Time for the whole run, as in 90s, 10m or 1.5h; the result then depends on the machine."""
+    until: float | None = None
+    """End a seed when a policy's mean return over its counted episodes is at least this."""
     lanes: int = 0
     """How many seeds run side by side; 0 chooses by the device."""
     log: LogFlag = ()
@@ -93,9 +102,19 @@ def read_train_flags(arguments: list[str], notice: Callable[[str], None]) -> tup
         seed=flags.seed,
         seeds=flags.seeds,
         lanes=flags.lanes,
+        limits=_limits(flags, given),
         **features,
     )
     return config.resolved(), flags
+
+
+def _limits(flags: TrainFlags, given: "RunConfig") -> "Limits":
+    """Those of the flags, and of the file where there is no flag."""
+    from pcpg.api import limits_of
+
+    flagged = limits_of(flags.steps or None, flags.time or None, flags.until)
+    changes = {name: value for name, value in dataclasses.asdict(flagged).items() if value}
+    return dataclasses.replace(given.limits, **changes)
 
 
 def _given_config(

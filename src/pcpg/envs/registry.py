@@ -145,8 +145,8 @@ def _entry(env_id: str) -> Entry:
     if env_id not in _ENTRIES:
         listed = ", ".join(name for name, entry in _ENTRIES.items() if not entry.hidden)
         raise UnknownEnvironment(
-            f"unknown environment {env_id!r}; did you mean {_meant(str(env_id))!r}? Valid ids: {listed}; Gymnasium's and "
-            "others' have a prefix, as in gymnasium:FrozenLake-v1"
+            f"unknown environment {env_id!r}; did you mean {_meant(str(env_id))!r}? Valid ids: {listed}; "
+            "Gymnasium's and others' have a prefix, as in gymnasium:FrozenLake-v1"
         )
     return _ENTRIES[env_id]
 
