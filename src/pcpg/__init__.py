@@ -36,6 +36,7 @@ _HOMES = {
     "pcpg.cover.design": ("Design", "d_optimal"),
     "pcpg.envs": ("Environment", "check_environment", "make", "register"),
 }
+_MODULES = ("envs", "features", "theory", "api", "callbacks")
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 
@@ -44,13 +45,7 @@ def __getattr__(name: str) -> Any:
         value = getattr(importlib.import_module(_HOME_OF[name]), name)
         globals()[name] = value
         return value
-    if name in (
-        "envs",
-        "features",
-        "theory",
-        "api",
-        "callbacks",
-    ):  # `import pcpg; pcpg.envs` works without a second import
+    if name in _MODULES:  # `import pcpg; pcpg.envs` works without a second import
         return importlib.import_module(f"pcpg.{name}")
     raise AttributeError(f"module 'pcpg' has no attribute {name!r}")
 

@@ -64,12 +64,12 @@ def own_body(rng: np.random.Generator, name: str, space: Space) -> tuple[OwnBody
             "pcpg.resume(folder, network=...) or pcpg.load(folder, network=...) with the function it was trained with"
         )
     key = jax.random.key(int(rng.integers(2**32)))
-    arrays, rest = eqx.partition(function(space.shape, key), eqx.is_array)
-    body = OwnBody(jax.tree.map(np.asarray, arrays), rest, space.shape, isinstance(space, Image))
     try:
-        shape = jax.eval_shape(body, jax.ShapeDtypeStruct((1, *space.shape), jnp.float32)).shape
+        module = function(space.shape, key)
+        shape = eqx.filter_eval_shape(module, jax.ShapeDtypeStruct(space.shape, jnp.float32)).shape
     except Exception as error:
         raise InvalidOption(f"the network {name} failed on an observation of shape {space.shape}: {error}") from error
-    if len(shape) != 2:
-        raise InvalidOption(f"the network {name} must give a vector for an observation, got shape {shape[1:]}")
-    return body, int(shape[1])
+    if len(shape) != 1:
+        raise InvalidOption(f"the network {name} must give a vector for an observation, got shape {shape}")
+    arrays, rest = eqx.partition(module, eqx.is_array)
+    return OwnBody(jax.tree.map(np.asarray, arrays), rest, space.shape, isinstance(space, Image)), int(shape[0])
