@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from pcpg.cli.hints import advice, argument_help
+from pcpg.cli.hints import advice, argument_help, flags_of
 
 if typing.TYPE_CHECKING:
     from pcpg.practice.budget import Limits
@@ -46,9 +46,7 @@ def parse(kind: Any, arguments: list[str], program: str) -> Any:
     except ValueError as error:  # a value that its dataclass refuses
         raise Mistake(str(error)) from error
     if unknown:
-        parser = tyro.extras.get_parser(kind, prog=program, config=config)
-        flags = [flag for action in parser._actions for flag in action.option_strings]
-        hint = advice(unknown, flags)
+        hint = advice(unknown, flags_of(kind))
         raise Mistake(f"Unrecognized options: {', '.join(unknown)}{f'; {hint}' if hint else ''} (see {program} --help)")
     return made
 

@@ -1,8 +1,10 @@
 """What a mistaken flag is likely to mean, and the help of a feature map's options, taken from its docstring."""
 
+import dataclasses
 import difflib
 import inspect
 import re
+import typing
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -27,6 +29,23 @@ OTHER_NAMES = {
     "rounds": "num-rounds",
 }
 """What other libraries call a setting, and what it is called here."""
+
+
+def flags_of(kind: Any, prefix: str = "--") -> list[str]:
+    """The flags that are made from a dataclass, those of its parts with their names in front."""
+    flags: list[str] = []
+    hints = typing.get_type_hints(kind, include_extras=True)
+    for field in dataclasses.fields(kind):
+        hint = hints[field.name]
+        own, *notes = typing.get_args(hint) if hasattr(hint, "__metadata__") else [hint]
+        parts = [part for part in (own, *typing.get_args(own)) if dataclasses.is_dataclass(part)]
+        name = field.name.replace("_", "-")
+        if parts:
+            is_apart = not any(getattr(note, "name", None) == "" for note in notes)
+            flags += flags_of(parts[0], f"{prefix}{name}." if is_apart else prefix)
+        else:
+            flags.append(f"{prefix}{name}")
+    return flags
 
 
 def advice(words: Iterable[str], flags: Iterable[str]) -> str:

@@ -124,6 +124,14 @@ def _flags_type(defaults: "RunConfig") -> Any:
     return made
 
 
+def verdict_of(folder: RunFolder) -> list[str]:
+    """What the numbers of a finished run say about it, and what to try next."""
+    from pcpg.reports.read import read_run
+    from pcpg.reports.verdict import lines
+
+    return lines(read_run(folder.path))
+
+
 def start_in(out: str, config: "RunConfig", kind: str = "") -> RunFolder:
     """Start a run in the folder `out`, or in the first free one of runs/ENV-ALGO-1, -2, ... (or ENV-KIND-1, ...)."""
     from pcpg.training.loop import start_run
@@ -166,6 +174,8 @@ def train_folder(folder: RunFolder, console: Console, as_json: bool, loggers: Se
     summary = folder.read_summary()
     out = answer(console, as_json)
     out.print(result_table(folder))
+    for line in verdict_of(folder):
+        say(out, line)
     say(out, f"run folder: {folder.path}")
     result = {
         "run": str(folder.path),
