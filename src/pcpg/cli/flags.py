@@ -144,12 +144,12 @@ def _given_config(
             notice(f"{value}: '{settings}' in {file} belongs to {given[entry]} and is left out")
         given[entry] = value
     if is_adapted(str(given["env"])):
-        options, words = _free_options(words)
+        options, words = free_options(words)
         given["env_options"] = dict(given.get("env_options", {})) | options
     return RunConfig.from_json(given), words
 
 
-def _free_options(words: list[str]) -> tuple[dict[str, Any], list[str]]:
+def free_options(words: list[str]) -> tuple[dict[str, Any], list[str]]:
     """The flags `--env.KEY VALUE` of an environment of another library, whose options are not known here; the rest."""
     options, rest, index = {}, [], 0
     while index < len(words):
