@@ -285,14 +285,8 @@ AgentConfig = PCPGConfig | BaselineConfig | ReplayConfig
 
 # From JSON values to settings.
 
-KINDS = {
-    int: "an integer",
-    float: "a number",
-    str: "text",
-    bool: "true or false",
-    tuple: "a list",
-    Mapping: "an object",
-}
+KINDS = {int: "an integer", float: "a number", str: "text", bool: "true or false", tuple: "a list"}
+KINDS |= {Mapping: "an object"}
 
 
 class ConfigError(ValueError):

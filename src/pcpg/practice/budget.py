@@ -23,8 +23,10 @@ FEWEST_ROUNDS = 12
 """A budget holds about so many rounds at least: where it is small, rounds are made smaller."""
 FEWEST_UPDATES = 4
 """Updates of a round below which an update gets fewer episodes instead."""
-MOST_BY_TIME = 64
-"""Policies for which a cover has room where a time is given: how many it holds is not known before."""
+FEWEST_EPISODES = 16
+"""Of an update that is made smaller."""
+MOST_POLICIES = 40
+"""For which a cover has room where a budget is given, unless more fit in even if no episode ends early."""
 UNLIMITED = 2**62
 VISIT_SHARE = 0.25
 """Of a round that is made smaller, for the episodes that measure its policy."""
@@ -165,7 +167,7 @@ def budgeted(config: AgentConfig, env: Environment, limits: Limits) -> AgentConf
     if not limits.steps:
         if limits.seconds and isinstance(config, BaselineConfig):
             return dataclasses.replace(config, budget=UNLIMITED)
-        return _with_room(config, MOST_BY_TIME) if limits.seconds and is_free else config
+        return _with_room(config, MOST_POLICIES) if limits.seconds and is_free else config
     if isinstance(config, ReplayConfig):
         left = limits.steps - config.exploit.visit_episodes * env.max_steps
         needed = config.explore.num_episodes * env.max_steps
@@ -177,7 +179,10 @@ def budgeted(config: AgentConfig, env: Environment, limits: Limits) -> AgentConf
         raise _too_little(limits.steps, 3 * steps_of_round(config, env))
     if isinstance(config, BaselineConfig):
         return dataclasses.replace(config, budget=limits.steps)
-    return _with_room(config, math.ceil(limits.steps / steps_of_round(config, env)) + 1) if is_free else config
+    # Where episodes end early a round takes far fewer steps than it may, so that more policies fit in.
+    usual = min(2 * env.max_steps + 8, MOST_POLICIES)
+    room = max(usual, math.ceil(limits.steps / steps_of_round(config, env)) + 1)
+    return _with_room(config, room) if is_free else config
 
 
 def _with_room(config: Any, policies: int) -> Any:
@@ -201,7 +206,8 @@ def _with_smaller_rounds(config: Any, env: Environment, steps: int) -> Any:
     visits = min(_visits(config), max(8, int(VISIT_SHARE * episodes)))
     ppo, left = config.ppo, max(episodes - visits, 1)
     updates = min(ppo.num_updates, max(FEWEST_UPDATES, left // ppo.num_episodes))
-    each = min(ppo.num_episodes, max(group, left // updates // group * group))
+    least = -(-FEWEST_EPISODES // group) * group
+    each = min(ppo.num_episodes, max(least, left // updates // group * group))
     ppo = dataclasses.replace(ppo, num_updates=updates, num_episodes=each)
     if isinstance(config, BaselineConfig):
         return dataclasses.replace(config, ppo=ppo, visit_episodes=visits)

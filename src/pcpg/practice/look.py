@@ -56,8 +56,11 @@ def look(env: Environment, seed: int = 0) -> Look:
         data: Any = play(env, policy, np.random.default_rng(seed), episodes)
         seconds = time.perf_counter() - began
     else:
-        program = Program(lambda given: _rolled(env, given[0], given[1], episodes), lanes=1)
-        given = [(env.instance(seed), policy)]
+
+        def rolled(given: Any) -> Any:
+            return _rolled(env, *given, episodes)
+
+        program, given = Program(rolled, lanes=1), [(env.instance(seed), policy)]
         program(given)  # compiles
         began = time.perf_counter()
         [data] = program(given)

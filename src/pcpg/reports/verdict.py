@@ -10,7 +10,7 @@ import numpy as np
 
 from pcpg.envs.adapters.names import is_own_function
 from pcpg.reports.read import RunData
-from pcpg.reports.text import is_exploit, number, range_text, steps_text
+from pcpg.reports.text import is_exploit, limit_flags, number, range_text, steps_text
 
 FULL, DONE, CUT, EARLY, GOING = "full", "done", "cut", "early", "going"
 
@@ -228,9 +228,9 @@ def _again(run: RunData, change: str, steps: int) -> str:
     features = "random-mlp" if config["features"] != "random-mlp" else "fourier"
     flags: dict[str, list[str]] = {
         "steps": ["--steps", steps_text(steps)],
-        "features": ["--features", features],
+        "features": ["--features", features, *limit_flags(config)],
         "algo": ["--algo", "pcpg", "--steps", steps_text(steps)],
-        "seeds": ["--seeds", "5"],
+        "seeds": ["--seeds", "5", *limit_flags(config)],
     }
     options: dict[str, str] = {
         "steps": f'total_steps="{steps_text(steps)}"',
