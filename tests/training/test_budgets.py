@@ -148,3 +148,9 @@ def test_a_target_ends_a_seed_in_any_phase() -> None:
     budget = Budget(Limits(until=1.0))
     assert budget.after_round(state(EXPLORE)).phase == DONE and budget.after_round(state(EXPLOIT)).phase == DONE
     assert Budget(Limits(until=1.5)).after_round(state(EXPLOIT)).phase == EXPLOIT
+
+
+def test_a_run_that_exploits_a_cover_has_none_of_its_limits(tiny: Tiny) -> None:
+    explored = train(tiny, total_steps=14 * ROUND, until=100.0)
+    exploited = pcpg.exploit(explored, config={"exploit": {"num_rounds": 1}})
+    assert exploited.config.limits == Limits() and exploited.summary["rounds"] == 1

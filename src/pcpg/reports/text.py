@@ -83,6 +83,11 @@ def in_python(config: Mapping[str, Any], path: str, out: str) -> str:
     if not features:
         called[-1:] = ['features=made["features"]', 'feature_options=made["feature_options"]']
     called += [f"{name}={config[name]!r}" for name in ("seed", "seeds", "feature_seed", "lanes")]
+    limits = {name: value for name, value in config.get("limits", {}).items() if value}
+    names = {"steps": "total_steps", "seconds": "max_time", "until": "until"}
+    called += [f"{names[name]}={value!r}" for name, value in limits.items()]
+    if network := _function(config["agent"].get("ppo", {}).get("body", "")):
+        called.append(f"network={network}")
     lines = [
         "import json",
         "import pcpg",
