@@ -58,7 +58,7 @@ def look(env: Environment, seed: int = 0) -> Look:
     else:
 
         def rolled(given: Any) -> Any:
-            return _rolled(env, *given, episodes)
+            return _rolled(env, given[0], given[1], episodes)
 
         program, given = Program(rolled, lanes=1), [(env.instance(seed), policy)]
         program(given)  # compiles
