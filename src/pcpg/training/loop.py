@@ -1,5 +1,6 @@
 """Train a run to its end, one round at a time: between two rounds the host saves, reports and may stop."""
 
+import dataclasses
 import threading
 import time
 from collections import deque
@@ -13,7 +14,7 @@ from pcpg.config import ConfigError
 from pcpg.envs.given_reward import Reward
 from pcpg.envs.host import HostEnvironment
 from pcpg.practice.agent import Agent, Covers
-from pcpg.practice.budget import NO_BUDGET, Budget
+from pcpg.practice.budget import Budget
 from pcpg.practice.program import default_lanes
 from pcpg.run_config import RunConfig
 from pcpg.runs import checkpoints
@@ -71,19 +72,17 @@ Observer = Callable[[Progress], bool | None]
 Say = Callable[[str], None]
 
 
-def build_agent(
-    config: RunConfig, covers: Covers | None = None, reward: Reward | None = None, budget: Budget = NO_BUDGET
-) -> Agent:
+def build_agent(config: RunConfig, covers: Covers | None = None, reward: Reward | None = None) -> Agent:
     """The agent of a run; compiles nothing yet. With covers it explores no more."""
     env, algorithm = make_run_env(config, reward), ALGORITHMS[config.algo]
     lanes = config.lanes or default_lanes()
     if algorithm.rounds is None:
         return algorithm.agent(env, config.agent, lanes, covers=covers)
     if algorithm.exploit is None:
-        return Agent(env, config.agent, algorithm.rounds, lanes, budget=budget)
+        return Agent(env, config.agent, algorithm.rounds, lanes)
     if covers is not None:
         return Agent(env, config.agent, algorithm.exploit, lanes, covers=covers)
-    return Agent(env, config.agent, algorithm.rounds, lanes, phi=config.make_features(env), budget=budget)
+    return Agent(env, config.agent, algorithm.rounds, lanes, phi=config.make_features(env))
 
 
 def start_run(config: RunConfig, path: Any, reward: Reward | None = None) -> RunFolder:
@@ -128,7 +127,9 @@ def train_run(
     config = RunConfig.from_json(folder.config)
     with folder.lock(), stop_on_interrupt(notice, leave) as stop:
         budget = Budget(config.limits, time.monotonic() - seconds_of(folder))
-        agent = build_agent(config, own_source_covers(folder, config), reward, budget)
+        agent = build_agent(config, own_source_covers(folder, config), reward)
+        if budget.is_set and isinstance(agent, Agent):
+            agent = dataclasses.replace(agent, budget=budget)
         for text in agent.env.notices if isinstance(agent.env, HostEnvironment) else ():
             notice(text)
         agent, features = with_saved_features(folder, agent)
