@@ -12,6 +12,7 @@ from pcpg import algorithm1
 from pcpg.algorithms import ALGORITHMS, label, preset
 from pcpg.practice import pcpg as practice
 from pcpg.practice.agent import Agent, Turn
+from pcpg.presets import sized
 from pcpg.state import EXPLORE, SeedState
 
 pytestmark = pytest.mark.slow
@@ -109,3 +110,11 @@ def test_no_module_has_a_loop_of_algorithm_1_of_its_own() -> None:
         if "explore_round(" in path.read_text(encoding="utf-8") and path.name != "algorithm1.py"
     }
     assert users == {"practice/pcpg.py", "practice/replay.py", "theory/tabular.py", "theory/learners/pcpg.py"}
+
+
+@pytest.mark.parametrize("algo", ["pcpg", "pcpg-bonus", "ppo", "ppo-rnd"])
+def test_an_update_never_has_more_samples_than_can_be_put_in_order(algo: str) -> None:
+    for env_id, options in (("MountainCarContinuous-v0", {}), ("Chain-v0", {"horizon": 1000}), ("Maze-v0", {})):
+        env = pcpg.make(env_id, **options)
+        config = sized(preset(env_id, algo), env)
+        assert config.ppo.num_episodes * env.max_steps <= 2**20

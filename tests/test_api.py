@@ -149,8 +149,9 @@ def test_resume_goes_on_to_the_same_end(tmp_path: Path, tiny: Tiny, run: pcpg.Ru
 
     with pytest.raises(Enough):
         train(tiny, seeds=2, seed=5, out=tmp_path / "run", observer=observe)
-    with pytest.raises(NotARun, match="is not finished"):
-        pcpg.load(tmp_path / "run")
+    so_far = pcpg.load(tmp_path / "run")
+    assert not so_far.is_finished and so_far.summary["rounds"] == 6 and so_far.summary["phase"] == ["explore"] * 2
+    assert so_far.evaluate(episodes=4).returns.shape == (2, 4) and len(so_far.cover_policies()) == 6
     seen: list[int] = []
     resumed = pcpg.resume(tmp_path / "run", observer=lambda progress: seen.append(progress.step))
     assert seen == list(range(6, 15))

@@ -36,8 +36,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "training": TRAINING,
     "theory": FOUNDATION | STORAGE | PAGE,
     "reports": STORAGE | {"envs", "algorithms"},  # of the algorithms their names and colours
-    "api": TRAINING | {"theory"},
-    "pcpg": TRAINING | {"theory", "api"},  # the public names
+    "run": TRAINING,
+    "callbacks": TRAINING | {"run"},
+    "api": TRAINING | {"theory", "run"},
+    "pcpg": TRAINING | {"theory", "api", "run", "callbacks"},  # the public names
     "experiments": TRAINING | {"theory", "api", "pcpg", "reports"},
     "play": FOUNDATION | STORAGE | {"api"},
     "cli": TRAINING | {"theory", "api", "pcpg", "reports", "play", "experiments"},

@@ -1,252 +1,92 @@
 """The library in five lines: `train` an environment, `load` a run, use what came out."""
 
-import contextlib
-import dataclasses
-import functools
 import os
 import sys
 import tempfile
 import threading
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
-
-import numpy as np
+from typing import Any, Literal
 
 from pcpg.algorithms import ALGORITHMS, preset
-from pcpg.config import ConfigError, PCPGConfig, check_choice, from_plain
-from pcpg.cover.cover import Cover
-from pcpg.cover.design import Design, d_optimal
-from pcpg.envs.adapters.names import given_function, is_own_function, register_function
+from pcpg.config import ConfigError, check_choice, from_plain
+from pcpg.envs.adapters.names import is_own_function, register_function
 from pcpg.envs.given_reward import Reward
-from pcpg.envs.host import HostEnvironment
-from pcpg.envs.protocol import Environment
-from pcpg.envs.spaces import Box
-from pcpg.features.base import FeatureMap
-from pcpg.features.own import Phi, given_features, is_own_features, register_features
-from pcpg.policies.host import Actor, choose, draw
-from pcpg.policies.networks import ActorCritic
-from pcpg.practice.host import visit_program
-from pcpg.practice.program import default_lanes
-from pcpg.practice.visit import VisitInputs, Visitor
+from pcpg.features.own import Phi, is_own_features, register_features
+from pcpg.policies.own import Network, register_network
+from pcpg.practice.budget import Limits, read_steps, read_time
+from pcpg.run import EnvFn, Evaluation, Given, Policy, Run
 from pcpg.run_config import RunConfig
 from pcpg.runs.folder import RunFolder
 from pcpg.runs.loggers import check_loggers
 from pcpg.runs.metrics import Logger
-from pcpg.state import NonFinite
-from pcpg.training.compile_cache import enable_compile_cache
-from pcpg.training.exploit import exploit_config, exploit_defaults, make_run_env
-from pcpg.training.loop import Observer, start_run, train_run
-from pcpg.training.storage import covers_of, read_features, read_policies
+from pcpg.training.display import Display, title_of
+from pcpg.training.exploit import exploit_config, exploit_defaults
+from pcpg.training.going_on import go_on
+from pcpg.training.loop import Observer, Progress, start_run, train_run
+
+__all__ = ["Algo", "Evaluation", "Policy", "Progress", "Run", "RunWarning", "exploit", "load", "resume", "train"]
+
+Algo = Literal["pcpg", "pcpg-bonus", "pcpg-replay", "ppo-rnd", "ppo"]
+"""The algorithms of the library; of those added to `pcpg.algorithms.ALGORITHMS` a type checker knows nothing."""
+
+Observers = Observer | Sequence[Observer] | None
 
 
 class RunWarning(UserWarning):
     """Something about a run that is going on which its owner may want to know."""
 
 
-EVALUATION_ROUND = 2**30
-"""A stream of random numbers that no round of training uses."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Policy:
-    """A trained policy: observations in, actions out."""
-
-    network: ActorCritic
-    env: Environment
-
-    def act(self, observation: Any, *, greedy: bool = False, seed: int | None = None) -> Any:
-        """An action for one observation, as the environment takes it: the likeliest, or a sample.
-
-        With a `seed` the sample is a function of it; without, each call draws anew from the policy's own stream.
-        """
-        seen_space, space = self.env.observation_space, self.env.action_space
-        seen = self.env.encode(observation) if isinstance(self.env, HostEnvironment) else observation
-        if np.shape(seen) != seen_space.shape:
-            raise ConfigError(f"an observation must have shape {seen_space.shape}, got {np.shape(seen)}")
-        rng = self._rng if seed is None else np.random.default_rng(seed)
-        outputs = self._actor(np.asarray(seen, seen_space.dtype)[None])
-        action = choose(space, outputs, draw(rng, space, 1, 1).noise[0], greedy=greedy)[0]
-        if isinstance(self.env, HostEnvironment):
-            return self.env.decode(action)
-        return np.clip(action, space.low, space.high) if isinstance(space, Box) else action
-
-    @functools.cached_property
-    def _actor(self) -> Actor:
-        return Actor(self.network)
-
-    @functools.cached_property
-    def _rng(self) -> np.random.Generator:
-        return np.random.default_rng(0)
-
-
-@dataclasses.dataclass(frozen=True)
-class Evaluation:
-    """Returns of the final policies over fresh episodes."""
-
-    returns: np.ndarray  # [seeds, episodes]
-    env_steps: int
-
-    @property
-    def mean_return(self) -> list[float]:
-        """One mean per seed."""
-        return [float(x) for x in self.returns.mean(axis=1, dtype=np.float64)]
-
-    @property
-    def standard_error(self) -> list[float]:
-        """Standard error of each seed's mean."""
-        return [float(x) for x in self.returns.std(axis=1, dtype=np.float64) / self.returns.shape[1] ** 0.5]
-
-
-EnvFn = Callable[..., Any]
-"""Makes a gymnasium.Env, or a gymnasium.vector.VectorEnv."""
-
-
-class Given(NamedTuple):
-    """The functions that a run was given again: it uses them, whatever its names stand for in this process."""
-
-    env_fn: EnvFn | None = None
-    features: Phi | None = None
-
-    @contextlib.contextmanager
-    def used(self, folder: RunFolder) -> Iterator[None]:
-        """In here the names in a run's folder stand for these functions."""
-        with contextlib.ExitStack() as stack:
-            if self.env_fn is not None:
-                stack.enter_context(given_function(folder.config["env"], self.env_fn))
-            if self.features is not None:
-                stack.enter_context(given_features(folder.config["features"], self.features))
-            yield
-
-
-class Run:
-    """A finished run; `policy` and `cover` are those of its first seed, `policies` and `covers` of all."""
-
-    def __init__(self, folder: RunFolder, reward: Reward | None = None, given: Given | None = None) -> None:
-        self.folder = folder
-        self.given = given or Given()
-        with self.given.used(folder):
-            self.config = RunConfig.from_json(folder.config)
-            self.env = make_run_env(self.config, reward)
-        self.summary = folder.read_summary()
-
-    @property
-    def path(self) -> Path:
-        return self.folder.path
-
-    @functools.cached_property
-    def policies(self) -> list[Policy]:
-        """The final policy of each seed."""
-        return self._policies("final")
-
-    @property
-    def policy(self) -> Policy:
-        return self.policies[0]
-
-    @functools.cached_property
-    def best_policies(self) -> list[Policy]:
-        """The best policy of each seed, by its evaluations in training."""
-        return self._policies("best")
-
-    def cover_policies(self, seed: int | None = None) -> list[Policy]:
-        """The policies of a seed's cover (by default the first seed's), in the order of its weights."""
-        self.check_seed(seed)
-        cover = self.covers[0 if seed is None else self.config.seed_list.index(seed)]
-        return [Policy(cover.member(index), self.env) for index in range(int(cover.size))]
-
-    def check_seed(self, seed: int | None) -> None:
-        """Refuse a seed that the run does not have."""
-        seeds = self.config.seed_list
-        if seed is not None and seed not in seeds:
-            raise ConfigError(f"the run has seeds {seeds[0]} to {seeds[-1]}, got {seed}")
-
-    @functools.cached_property
-    def covers(self) -> list[Cover[ActorCritic]]:
-        """The cover of each seed."""
-        with self.given.used(self.folder):
-            return covers_of(self.folder, self.config, self.config.seed_list)
-
-    @property
-    def cover(self) -> Cover[ActorCritic]:
-        return self.covers[0]
-
-    @functools.cached_property
-    def features(self) -> FeatureMap:
-        """The feature map with which the cover was made, as it was saved."""
-        with self.given.used(self.folder):
-            return read_features(self.folder, self.config.make_features(self.env))
-
-    @property
-    def design(self) -> Design:
-        """The weights of the first seed's cover with the certificate of their optimality."""
-        agent = self.config.agent
-        # Without the ridge of training, float32 noise in the null space would count as directions.
-        return d_optimal(self.cover.used, ridge=agent.explore.ridge if isinstance(agent, PCPGConfig) else 0.0)
-
-    def evaluate(self, episodes: int = 100, *, greedy: bool = False, best: bool = False) -> Evaluation:
-        """Play fresh episodes with each seed's final policy (or the best one by its evaluations in training)."""
-        if not isinstance(episodes, int) or episodes < 1:
-            raise ConfigError(f"episodes must be an integer of at least 1, got {episodes!r}")
-        enable_compile_cache()
-        policies = self.best_policies if best else self.policies
-        env = self.env.evaluation_env
-        program = visit_program(Visitor(env, episodes, greedy), self.config.lanes or default_lanes())
-        visits = program(
-            [
-                VisitInputs(np.uint32(seed), np.int32(EVALUATION_ROUND), env.instance(seed), policy.network, None)
-                for seed, policy in zip(self.config.seed_list, policies, strict=True)
-            ]
-        )
-        for seed, seen in zip(self.config.seed_list, visits, strict=True):
-            if not bool(seen.finite):
-                raise NonFinite(f"seed {seed}: the evaluation holds a reward or observation that is not finite")
-        steps = sum(int(seen.env_steps) for seen in visits)
-        return Evaluation(np.stack([seen.returns for seen in visits]), steps)
-
-    def _policies(self, kind: str) -> list[Policy]:
-        found = read_policies(self.folder, self.config, self.env, kind)
-        return [Policy(network, self.env) for network in found]
-
-
 def train(
     env: str | EnvFn,
-    algo: str = "pcpg",
+    algo: Algo = "pcpg",
     *,
+    total_steps: int | str | None = None,
+    max_time: float | str | None = None,
+    until: float | None = None,
     seeds: int = 1,
     seed: int = 0,
     out: str | os.PathLike[str] | None = None,
     features: str | Phi = "auto",
     feature_options: Mapping[str, Any] | None = None,
+    network: Network | None = None,
     config: Mapping[str, Any] | None = None,
     feature_seed: int = 0,
     lanes: int = 0,
-    observer: Observer | None = None,
+    observer: Observers = None,
+    progress: bool | None = None,
     loggers: Iterable[Logger | str] = (),
     **env_options: Any,
 ) -> Run:
     """Train an algorithm on an environment.
 
-    A run folder holds no code: where `env` or `features` is a function, `load` and `resume` need it again.
+    A run folder holds no code: where `env`, `features` or `network` is a function, `load` and `resume` need it again.
 
     Args:
         env: the id of an environment, of the library or as in "gymnasium:FrozenLake-v1"; or a function that makes a
             Gymnasium environment, or a vector of them.
         algo: a name in `pcpg.algorithms.ALGORITHMS`.
+        total_steps: environment steps of each seed, as in 500_000, "500k" or "2.5M"; the schedule of rounds follows.
+        max_time: the time of the whole run, in seconds or as in "10m"; the result then depends on the machine.
+        until: a seed ends when the mean return of a policy over its counted episodes is at least this.
         seeds: how many seeds; they run side by side, and none depends on the others.
         seed: the first seed.
         out: the run folder; by default a new temporary one.
         features: name of the feature map of the cover, or a function phi(observation, action).
         feature_options: options of the feature map.
+        network: `network(shape, key)` makes an Equinox module from one observation to hidden units.
         config: changes to the algorithm's preset, as in `{"explore": {"bonus_coef": 2.0}}`.
         feature_seed: seed of feature maps that are drawn at random.
         lanes: width of the program over seeds; 0 chooses by the device.
-        observer: called with a `Progress` before the first round and after each.
+        observer: called with a `Progress` before the first round and after each, or several of them; training stops
+            after a round where one returns False.
+        progress: show how far it is; by default where stderr is a terminal.
         loggers: get every report that metrics.jsonl gets; "tensorboard" and "wandb" can be named.
         **env_options: the environment's own options, as in `horizon=5`.
 
     Returns:
-        The finished run.
+        The run; finished, unless an observer stopped it.
 
     Example:
         >>> import pcpg
@@ -258,7 +98,9 @@ def train(
     check_loggers(loggers)
     check_choice("algorithm", algo, ALGORITHMS)
     env_id = env if isinstance(env, str) else register_function(env)
-    agent = from_plain(type(ALGORITHMS[algo].preset), config or {}, "config", preset(env_id, algo))
+    agent: Any = from_plain(type(ALGORITHMS[algo].preset), config or {}, "config", preset(env_id, algo))
+    if network is not None:
+        agent = from_plain(type(agent), {"ppo": {"body": register_network(network)}}, "network", agent)
     run_config = RunConfig(
         env=env_id,
         algo=algo,
@@ -270,9 +112,10 @@ def train(
         seeds=seeds,
         lanes=lanes,
         feature_seed=feature_seed,
+        limits=limits_of(total_steps, max_time, until),
     ).resolved()
     path = Path(tempfile.mkdtemp(prefix="pcpg-")) / "run" if out is None else Path(out)
-    return _train(start_run(run_config, path), observer, loggers)
+    return _train(start_run(run_config, path), observer, loggers, progress=progress)
 
 
 def exploit(
@@ -284,7 +127,8 @@ def exploit(
     out: str | os.PathLike[str] | None = None,
     config: Mapping[str, Any] | None = None,
     lanes: int = 0,
-    observer: Observer | None = None,
+    observer: Observers = None,
+    progress: bool | None = None,
     loggers: Iterable[Logger | str] = (),
     **env_options: Any,
 ) -> Run:
@@ -301,7 +145,8 @@ def exploit(
         out: the new run folder; by default a new temporary one.
         config: changes to the settings, as in `{"exploit": {"num_rounds": 20}}`.
         lanes: width of the program over seeds; 0 chooses by the device.
-        observer: called with a `Progress` before the first round and after each.
+        observer: called with a `Progress` before the first round and after each; as in `train`.
+        progress: show how far it is; by default where stderr is a terminal.
         loggers: get every report that metrics.jsonl gets.
         **env_options: options that change the environment's reward alone, as in `goal=(3, 7)` of a maze.
 
@@ -332,7 +177,7 @@ def exploit(
         )
         path = Path(tempfile.mkdtemp(prefix="pcpg-")) / "run" if out is None else Path(out)
         made = start_run(run_config, path, reward)
-    return _train(made, observer, loggers, reward, given)
+    return _train(made, observer, loggers, reward, given, progress=progress)
 
 
 def load(
@@ -341,14 +186,16 @@ def load(
     reward: Reward | None = None,
     env_fn: EnvFn | None = None,
     features: Phi | None = None,
+    network: Network | None = None,
 ) -> Run:
-    """The finished run in a folder; nothing in a run folder can execute code.
+    """The run in a folder, finished or as of its last checkpoint; nothing in a run folder can execute code.
 
     Args:
         path: the run folder.
         reward: the reward that the run was given in Python, if it was.
         env_fn: the function that made its environment, if one did.
         features: the function that made its features, if one did.
+        network: the function that made its networks, if one did.
 
     Returns:
         The run, with its policies, covers and settings.
@@ -360,7 +207,7 @@ def load(
         ...
         pcpg.runs.errors.NotARun: ...
     """
-    given = Given(env_fn, features)
+    given = Given(env_fn, features, network)
     return Run(_open(path, given), reward, given)
 
 
@@ -370,21 +217,33 @@ def resume(
     reward: Reward | None = None,
     env_fn: EnvFn | None = None,
     features: Phi | None = None,
-    observer: Observer | None = None,
+    network: Network | None = None,
+    total_steps: int | str | None = None,
+    max_time: float | str | None = None,
+    until: float | None = None,
+    observer: Observers = None,
+    progress: bool | None = None,
     loggers: Iterable[Logger | str] = (),
 ) -> Run:
     """Train an interrupted run to its end: the same result as if it had never been interrupted.
+
+    With other limits any run goes on, a finished one too: `total_steps="+500k"` are 500,000 more than it has used.
 
     Args:
         path: the run folder.
         reward: the reward that the run was given in Python, if it was.
         env_fn: the function that made its environment, if one did.
         features: the function that made its features, if one did.
-        observer: called with a `Progress` before the first round and after each.
+        network: the function that made its networks, if one did.
+        total_steps: environment steps of each seed in all, or with a plus sign more than so far.
+        max_time: the time of the whole run, or with a plus sign more than so far.
+        until: a mean return at which a seed ends.
+        observer: called with a `Progress` before the first round and after each; as in `train`.
+        progress: show how far it is; by default where stderr is a terminal.
         loggers: get every report that metrics.jsonl gets.
 
     Returns:
-        The finished run.
+        The run; finished, unless an observer stopped it.
 
     Example:
         >>> import pcpg, tempfile
@@ -393,8 +252,20 @@ def resume(
         >>> pcpg.resume(run.path).summary == run.summary  # a finished run stays as it is
         True
     """
-    given = Given(env_fn, features)
-    return _train(_open(path, given), observer, loggers, reward, given)
+    given = Given(env_fn, features, network)
+    folder = _open(path, given)
+    with given.used(folder):
+        folder = go_on(folder, steps=total_steps, time=max_time, until=until)
+    return _train(folder, observer, loggers, reward, given, progress=progress)
+
+
+def limits_of(steps: int | str | None, time: float | str | None, until: float | None) -> Limits:
+    """The limits of a new run, as people write them."""
+    number, more = (0, False) if steps is None else read_steps(steps)
+    seconds, longer = (0.0, False) if time is None else read_time(time)
+    if more or longer:
+        raise ConfigError(f"a plus sign adds to what a run has used: a new one has used nothing, got {steps or time!r}")
+    return Limits(number, seconds, until)
 
 
 def _open(path: str | os.PathLike[str], given: Given) -> RunFolder:
@@ -405,15 +276,18 @@ def _open(path: str | os.PathLike[str], given: Given) -> RunFolder:
         raise ConfigError(f"{folder.path} was trained on {config['env']}, not on a function's environment")
     if given.features is not None and not is_own_features(config["features"]):
         raise ConfigError(f"{folder.path} was trained with {config['features']} features, not a function's")
+    if given.network is not None and not config["agent"].get("ppo", {}).get("body"):
+        raise ConfigError(f"{folder.path} was trained with the library's networks, not a function's")
     return folder
 
 
 def _train(
     folder: RunFolder,
-    observer: Observer | None,
+    observer: Observers,
     loggers: Iterable[Logger | str],
     reward: Reward | None = None,
     given: Given | None = None,
+    progress: bool | None = None,
 ) -> Run:
     def notice(text: str) -> None:
         if threading.current_thread() is threading.main_thread():
@@ -421,9 +295,16 @@ def _train(
         else:  # where warnings are errors, one would end the thread that listens for Ctrl-C
             print(text, file=sys.stderr, flush=True)
 
+    given = given or Given()
+    observers = [] if observer is None else [observer] if callable(observer) else list(observer)
     # Python's own way: the notices are warnings, and Ctrl-C is a KeyboardInterrupt, after the checkpoint.
-    with (given or Given()).used(folder):
-        trained = train_run(folder, observer=observer, loggers=loggers, notice=notice, reward=reward)
-    if not trained.finished:
+    with given.used(folder), Display.on_stderr(title_of(folder.config), progress) as display:
+        watching = [*observers, *([display] if display else [])]
+
+        def watch(seen: Progress) -> bool:
+            return all([one(seen) is not False for one in watching])  # a list: each of them is told
+
+        trained = train_run(folder, observer=watch, loggers=loggers, notice=notice, reward=reward)
+    if not trained.finished and not trained.stopped:
         raise KeyboardInterrupt(f"training stopped; resume with pcpg.resume({str(folder.path)!r})")
     return Run(RunFolder.open(folder.path), reward, given)

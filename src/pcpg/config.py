@@ -46,6 +46,8 @@ class PPOConfig:
     """Scale observations by their mean and deviation so far; each policy keeps those with which it acts."""
     normalise_rewards: bool = False
     """Divide rewards by the deviation of the discounted returns so far; the bonus has a scale of its own."""
+    body: str = ""
+    """Name of a network that was given in Python, in place of the hidden layers."""
 
     def __post_init__(self) -> None:
         positive(self, "num_updates", "num_epochs", "learning_rate", "clip_eps", "max_grad_norm")
@@ -60,7 +62,7 @@ class PPOConfig:
     @property
     def network(self) -> dict[str, Any]:
         """What the shape of a policy depends on, as `init_actor_critic` takes it."""
-        names = ("hidden", "shared_body", "normalise_observations", "normalise_rewards")
+        names = ("hidden", "shared_body", "normalise_observations", "normalise_rewards", "body")
         return {name: getattr(self, name) for name in names}
 
 
@@ -297,14 +299,8 @@ AgentConfig = PCPGConfig | BaselineConfig | ReplayConfig
 
 # From JSON values to settings.
 
-KINDS = {
-    int: "an integer",
-    float: "a number",
-    str: "text",
-    bool: "true or false",
-    tuple: "a list",
-    Mapping: "an object",
-}
+KINDS = {int: "an integer", float: "a number", str: "text", bool: "true or false", tuple: "a list"}
+KINDS |= {Mapping: "an object"}
 
 
 class ConfigError(ValueError):

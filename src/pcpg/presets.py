@@ -196,17 +196,22 @@ def environment_preset(env_id: str) -> EnvironmentPreset:
     return ENVIRONMENTS.get(env_id.partition("/")[0], EnvironmentPreset({}))
 
 
+MOST_SAMPLES = 2**20
+"""Most samples that an update can put in random order (learning/update.py)."""
+
+
 def sized(config: AgentConfig, env: Environment) -> AgentConfig:
     """The settings with every formula of the episode's length worked out; `max_steps` is H + 1 on the lock.
 
     On the host, where a step costs a hundred times as much, an update has fewer episodes, at most 64, and exploration
-    of long episodes fewer policies.
+    of long episodes fewer policies; so has a compiled environment whose episodes are too long for the formula.
     """
     max_steps, on_host = env.max_steps, isinstance(env, HostEnvironment)
     if isinstance(config, ReplayConfig):
         return _sized_replay(config, env)
     blocks = -(-max_steps // 16)
-    episodes = min(64, max(16, 9600 // max_steps // 16 * 16)) if on_host else 512 * blocks
+    is_long = not on_host and config.ppo.num_episodes == 0 and 512 * blocks * max_steps > MOST_SAMPLES
+    episodes = min(64, max(16, 9600 // max_steps // 16 * 16)) if on_host else 64 if is_long else 512 * blocks
     ppo = replace(
         config.ppo,
         num_episodes=config.ppo.num_episodes or episodes,
@@ -218,6 +223,8 @@ def sized(config: AgentConfig, env: Environment) -> AgentConfig:
     if on_host:
         steps = ppo.num_updates * ppo.num_episodes * max_steps  # of a round, if no episode ends early
         policies, rounds = min(policies, 40, max(10, 600_000 // steps)), min(rounds, 16)
+    if is_long:
+        policies, rounds = min(policies, 12), min(rounds, 8)
     explore = replace(config.explore, max_policies=config.explore.max_policies or policies)
     given = config.exploit.num_rounds
     exploit = replace(config.exploit, num_rounds=rounds if given < 0 else given)

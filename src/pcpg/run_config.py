@@ -15,7 +15,8 @@ from pcpg.envs.registry import complete_options, make
 from pcpg.features import FEATURES, make_features
 from pcpg.features.base import FeatureMap
 from pcpg.features.own import is_own_features
-from pcpg.presets import features_for, sized
+from pcpg.practice.budget import NO_LIMITS, Limits, budgeted
+from pcpg.presets import features_for
 from pcpg.runs.documents import plain
 
 MAX_SEED = 2**32 - 1
@@ -35,13 +36,15 @@ class RunConfig:
     seeds: int = 1
     lanes: int = 0
     feature_seed: int = 0
+    limits: Limits = NO_LIMITS
+    """A budget of steps or time, and a return at which to stop."""
     source: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     """The cover of another run that this one exploits, see training/storage.py; empty: the run explores by itself."""
 
     def __post_init__(self) -> None:
         check_choice("algorithm", self.algo, ALGORITHMS)
         for name, kind in typing.get_type_hints(RunConfig).items():
-            if name != "agent":
+            if name not in ("agent", "limits"):
                 check_type(kind, getattr(self, name), name)
         if self.seeds < 1:
             raise ConfigError(f"seeds must be at least 1, got {self.seeds}")
@@ -82,7 +85,12 @@ class RunConfig:
 
     def to_json(self) -> dict[str, Any]:
         """The configuration as JSON values."""
-        return dataclasses.asdict(self)
+        data = dataclasses.asdict(self)
+        if self.limits == NO_LIMITS:
+            del data["limits"]
+        if "ppo" in data["agent"] and not data["agent"]["ppo"]["body"]:
+            del data["agent"]["ppo"]["body"]
+        return data
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "RunConfig":
@@ -93,18 +101,20 @@ class RunConfig:
         check_choice("algorithm", algo, ALGORITHMS)
         kind = type(ALGORITHMS[algo].preset)
         agent = from_plain(kind, data.get("agent", {}), "agent", preset(str(data.get("env")), algo))
-        rest = {name: value for name, value in data.items() if name not in ("agent", "algo")}
+        rest = {name: value for name, value in data.items() if name not in ("agent", "algo", "limits")}
         known = [field.name for field in dataclasses.fields(cls)]
         for name in rest:
             check_choice("configuration entry", name, known)
         if "env" not in rest:
             raise ConfigError("the configuration names no environment: expected an entry 'env'")
-        return cls(algo=algo, agent=agent, **rest).checked()
+        limits = from_plain(Limits, data.get("limits", {}), "limits")
+        return cls(algo=algo, agent=agent, limits=limits, **rest).checked()
 
     def resolved(self) -> "RunConfig":
         """The configuration with every default written out and every formula worked out."""
         config = self.checked()
-        return dataclasses.replace(config, agent=sized(config.agent, config.make_env()))
+        env = config.make_env()
+        return dataclasses.replace(config, agent=budgeted(config.agent, env, config.limits))
 
     def checked(self) -> "RunConfig":
         """The configuration with the options of environment and features written out; refuses what cannot be built."""

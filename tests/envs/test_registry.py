@@ -41,6 +41,10 @@ def test_make_passes_the_options_on():
         ("pcpg/Chain-v0", "Chain-v0"),
         ("CartPole-v1", "gymnasium:CartPole-v1"),
         ("gym:CartPole-v1", "gymnasium:CartPole-v1"),
+        ("cartpole-v1", "gymnasium:CartPole-v1"),
+        ("Taxi-v3", "gymnasium:Taxi-v4"),
+        ("ALE/Pong-v5", "gymnasium:ALE/Pong-v5"),
+        ("MiniGrid-DoorKey-6x6-v0", "gymnasium:MiniGrid-DoorKey-6x6-v0"),
     ],
 )
 def test_an_unknown_id_names_itself_the_nearest_and_all_valid_ones(env_id: str, nearest: str):
@@ -48,7 +52,7 @@ def test_an_unknown_id_names_itself_the_nearest_and_all_valid_ones(env_id: str, 
         make(env_id)
     message = str(raised.value)
     assert message.startswith(f"unknown environment {env_id!r}; did you mean {nearest!r}? Valid ids: ")
-    assert all(entry.id in message for entry in spec())
+    assert all((entry.id in message) != entry.hidden for entry in spec())
 
 
 def test_an_unknown_option_names_itself_the_nearest_and_the_valid_ones_with_their_defaults():

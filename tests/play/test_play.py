@@ -15,7 +15,7 @@ from PIL import Image
 
 import pcpg
 from pcpg.envs.registry import make, spec
-from pcpg.play.dataset import export
+from pcpg.play.dataset import export, storable
 from pcpg.play.episodes import CannotPlay, chosen_policies, play, playable_env
 from pcpg.play.video import record, write_video
 from pcpg.run_config import RunConfig
@@ -189,6 +189,21 @@ def test_a_dataset_of_dictionaries(corridor: pcpg.Run, tmp_path: Path) -> None:
     assert os.environ.get("MINARI_DATASETS_PATH") == before
     episode = next(iter(dataset.iterate_episodes()))
     assert episode.observations["place"][0] == 0 and len(episode.observations["place"]) == len(episode.rewards) + 1
+
+
+class Missions(gymnasium.Space[str]):
+    """Text of a kind of its own, as MiniGrid has it."""
+
+    def __init__(self) -> None:
+        super().__init__(dtype=str)
+
+
+def test_text_of_any_kind_is_stored_as_text() -> None:
+    own = gymnasium.spaces.Dict({"mission": Missions(), "place": gymnasium.spaces.Discrete(3)})
+    space: Any = storable(gymnasium.spaces.Tuple([own, gymnasium.spaces.Text(5)]))
+    mission = space[0]["mission"]
+    assert isinstance(mission, gymnasium.spaces.Text) and mission.contains("open the door, then go to (3, 4)!")
+    assert space[0]["place"] == gymnasium.spaces.Discrete(3) and space[1] == gymnasium.spaces.Text(5)
 
 
 # What cannot be done.

@@ -5,12 +5,14 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from pcpg.runs import checkpoints, documents, folder
+from pcpg.runs.disk import hold_lock
 from pcpg.runs.errors import BadValue, DamagedFile, FolderInUse, FolderTaken, NotARun, OtherVersion
 from pcpg.runs.folder import RunFolder
 from pcpg.runs.metrics import JsonLines
@@ -259,3 +261,18 @@ def test_a_run_stopped_at_any_step_ends_with_the_files_of_one_that_was_not(tmp_p
         assert not run.is_finished
         train(RunFolder.open(run.path))
         assert files(run) == files(whole)
+
+
+def test_where_there_is_no_fcntl_the_lock_is_that_of_windows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[int] = []
+
+    def locking(descriptor: int, mode: int, count: int) -> None:
+        if taken:
+            raise PermissionError(13, "Permission denied")
+        taken.append(descriptor)
+
+    monkeypatch.setitem(sys.modules, "fcntl", None)
+    monkeypatch.setitem(sys.modules, "msvcrt", SimpleNamespace(locking=locking, LK_NBLCK=2))
+    with hold_lock(tmp_path), pytest.raises(FolderInUse, match="another process is training"), hold_lock(tmp_path):
+        pass
+    assert len(taken) == 1

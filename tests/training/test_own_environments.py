@@ -260,7 +260,10 @@ def test_the_command_line_shows_the_defaults_and_evaluates(cli, tmp_path):
     trained = cli("train", "gymnasium:FrozenLake-v1", *flags, *small, "--out", out, "--json")
     assert trained.json["env"] == "gymnasium:FrozenLake-v1" and trained.json["env_steps_per_seed"] > 0
     assert "observations Box(low=0.0, high=1.0, shape=(16,)), actions Discrete(n=4), at most 10 steps" in trained.err
-    assert "is_slippery False" in trained.err and "features one-hot" in trained.err and "visit_episodes" in trained.err
+    assert "is_slippery False" in trained.err and "features one-hot, up to 2 policies of 1 updates" in trained.err
+    assert "at most" in trained.err and "config.json" in trained.err
+    before = trained.err.splitlines()[: next(i for i, line in enumerate(trained.err.splitlines()) if "plan:" in line)]
+    assert len(before) == 1, "two lines before it starts"
     # Training is cut at 10 steps; the evaluation has the environment's own 100.
     assert cli("evaluate", out, "--episodes", 4, "--json").json["env_steps"] > 0
     assert len(cli("show", out, "--json").json["weights"]) == 2

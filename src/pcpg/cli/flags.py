@@ -14,16 +14,24 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
+from pcpg.cli.hints import advice, argument_help, flags_of
+
 if typing.TYPE_CHECKING:
+    from pcpg.practice.budget import Limits
     from pcpg.run_config import RunConfig
 
 Flag = tyro.conf.FlagCreatePairsOff[bool]
 Folder = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="DIR", help="Run folder.")]
 JsonFlag = Annotated[Flag, tyro.conf.arg(help="Print one JSON object to stdout; everything else goes to stderr.")]
+StepsFlag = Annotated[str, tyro.conf.arg(metavar="STEPS")]
+TimeFlag = Annotated[str, tyro.conf.arg(metavar="TIME")]
 LogFlag = Annotated[
     tuple[Literal["tensorboard", "wandb"], ...],
     tyro.conf.arg(help="Log to these besides metrics.jsonl; each needs the extra of its name."),
 ]
+
+
+HELP_ALL = "--help-all"
 
 
 class Mistake(Exception):
@@ -32,10 +40,15 @@ class Mistake(Exception):
 
 def parse(kind: Any, arguments: list[str], program: str) -> Any:
     """A dataclass from arguments; --help and unknown flags end the process with a message."""
+    config = (tyro.conf.AvoidSubcommands,)
     try:
-        return tyro.cli(kind, args=arguments, prog=program, config=(tyro.conf.AvoidSubcommands,))
+        made, unknown = tyro.cli(kind, args=arguments, prog=program, config=config, return_unknown_args=True)
     except ValueError as error:  # a value that its dataclass refuses
         raise Mistake(str(error)) from error
+    if unknown:
+        hint = advice(unknown, flags_of(kind))
+        raise Mistake(f"Unrecognized options: {', '.join(unknown)}{f'; {hint}' if hint else ''} (see {program} --help)")
+    return made
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,6 +67,12 @@ class TrainFlags:
     """Run folder to create; by default a new one under runs/."""
     config: Annotated[str, tyro.conf.arg(metavar="FILE")] = ""
     """JSON file with settings, or a run's config.json; flags override its entries."""
+    steps: StepsFlag = ""
+    """Environment steps of each seed, as in 500k, 1M or 2.5M; the schedule of rounds follows from it."""
+    time: TimeFlag = ""
+    """Time for the whole run, as in 90s, 10m or 1.5h; the result then depends on the machine."""
+    until: float | None = None
+    """End a seed when a policy's mean return over its counted episodes is at least this."""
     lanes: int = 0
     """How many seeds run side by side; 0 chooses by the device."""
     log: LogFlag = ()
@@ -64,7 +83,10 @@ def read_train_flags(arguments: list[str], notice: Callable[[str], None]) -> tup
     """The configuration that the arguments of `train` ask for, checked, and the flags beside it."""
     from pcpg.run_config import RunConfig
 
-    given, words = _given_config(arguments, notice)
+    wanted = {"-h", "--help", HELP_ALL} & set(arguments)
+    given, words = _given_config([word for word in arguments if word not in wanted], notice, for_help=bool(wanted))
+    if wanted:
+        parse(_train_type(given, short=HELP_ALL not in wanted), [*words, "--help"], "pcpg train")
     flags = parse(_train_type(given), words, "pcpg train")
     features = {}
     if hasattr(flags, "features"):
@@ -78,12 +100,24 @@ def read_train_flags(arguments: list[str], notice: Callable[[str], None]) -> tup
         seed=flags.seed,
         seeds=flags.seeds,
         lanes=flags.lanes,
+        limits=_limits(flags, given),
         **features,
     )
     return config.resolved(), flags
 
 
-def _given_config(arguments: list[str], notice: Callable[[str], None]) -> tuple["RunConfig", list[str]]:
+def _limits(flags: TrainFlags, given: "RunConfig") -> "Limits":
+    """Those of the flags, and of the file where there is no flag."""
+    from pcpg.api import limits_of
+
+    flagged = limits_of(flags.steps or None, flags.time or None, flags.until)
+    changes = {name: value for name, value in dataclasses.asdict(flagged).items() if value}
+    return dataclasses.replace(given.limits, **changes)
+
+
+def _given_config(
+    arguments: list[str], notice: Callable[[str], None], *, for_help: bool = False
+) -> tuple["RunConfig", list[str]]:
     """The settings that decide which other flags there are, and the arguments with ENV among them."""
     from pcpg.envs.adapters.names import is_adapted
     from pcpg.run_config import RunConfig
@@ -94,7 +128,7 @@ def _given_config(arguments: list[str], notice: Callable[[str], None]) -> tuple[
     env_id = _environment_in(words)
     if env_id is None and "env" in given:
         words.insert(0, str(given["env"]))
-    elif env_id is None and {"-h", "--help"} & set(words):
+    elif env_id is None and for_help:
         env_id = "CombinationLock-v0"
     elif env_id is None:
         raise Mistake("name an environment first, as in `pcpg train CombinationLock-v0`; `pcpg envs` lists them")
@@ -110,12 +144,12 @@ def _given_config(arguments: list[str], notice: Callable[[str], None]) -> tuple[
             notice(f"{value}: '{settings}' in {file} belongs to {given[entry]} and is left out")
         given[entry] = value
     if is_adapted(str(given["env"])):
-        options, words = _free_options(words)
+        options, words = free_options(words)
         given["env_options"] = dict(given.get("env_options", {})) | options
     return RunConfig.from_json(given), words
 
 
-def _free_options(words: list[str]) -> tuple[dict[str, Any], list[str]]:
+def free_options(words: list[str]) -> tuple[dict[str, Any], list[str]]:
     """The flags `--env.KEY VALUE` of an environment of another library, whose options are not known here; the rest."""
     options, rest, index = {}, [], 0
     while index < len(words):
@@ -147,8 +181,8 @@ def _env_options(flags: Any, given: "RunConfig") -> dict[str, Any]:
     return {field.name: getattr(flags.env, field.name) for field in dataclasses.fields(flags.env)}
 
 
-def _train_type(given: "RunConfig") -> Any:
-    """The dataclass of the flags of `train`, for this environment and this algorithm."""
+def _train_type(given: "RunConfig", *, short: bool = False) -> Any:
+    """The dataclass of the flags of `train`, for this environment and this algorithm; the short one is for help."""
     from pcpg.algorithms import ALGORITHMS
     from pcpg.config import PCPGConfig
     from pcpg.envs.adapters.names import is_adapted
@@ -169,10 +203,14 @@ def _train_type(given: "RunConfig") -> Any:
         fields += [
             ("features", names, dataclasses.field(default=given.features)),
             ("feature_seed", seed, dataclasses.field(default=given.feature_seed)),
-            ("phi", phi, dataclasses.field(default=phi())),
+            *([] if short else [("phi", phi, dataclasses.field(default=phi()))]),
         ]
     without_prefix = Annotated[type(given.agent), tyro.conf.arg(name="")]
-    fields.append(("agent", without_prefix, dataclasses.field(default=given.agent)))
+    if short:
+        parts = [field.name for field in dataclasses.fields(given.agent)]
+        about += f" Every other setting ({', '.join(parts)} and those of the features): {HELP_ALL}."
+    else:
+        fields.append(("agent", without_prefix, dataclasses.field(default=given.agent)))
     about_algos = "; ".join(f"{name}: {algorithm.about}" for name, algorithm in ALGORITHMS.items())
     algos = Annotated[Literal[tuple(ALGORITHMS)], tyro.conf.arg(help=f"{about_algos}.")]
     fields.append(("algo", algos, dataclasses.field(default=given.algo)))
@@ -189,8 +227,13 @@ def _train_type(given: "RunConfig") -> Any:
 def _phi_type(build: Callable[..., Any], given: Mapping[str, Any]) -> Any:
     """The dataclass of a feature map's own flags: those of its options that a flag can hold."""
     simple = (int, float, bool, str, float | None, int | None)
-    fields = [
-        (name, option.annotation, dataclasses.field(default=given.get(name, option.default)))
+    said = argument_help(build)
+    fields: list[Any] = [
+        (
+            name,
+            Annotated[option.annotation, tyro.conf.arg(help=said.get(name))],
+            dataclasses.field(default=given.get(name, option.default)),
+        )
         for name, option in inspect.signature(build).parameters.items()
         if option.kind is option.KEYWORD_ONLY and option.annotation in simple
     ]

@@ -32,7 +32,7 @@ class Evaluate:
     json: JsonFlag = False
 
     def __call__(self, console: Console) -> int:
-        run = _finished_run(self.dir, console, self.episodes)
+        run = _run_to_play(self.dir, console, self.episodes)
         played = run.evaluate(self.episodes, greedy=self.greedy, best=self.best)
         answer(console, self.json).print(evaluation_table(run, played))
         result = {
@@ -143,7 +143,7 @@ class Video:
             )
         if self.best and self.member is not None:
             raise Mistake("give either --best or --member, not both")
-        run = _finished_run(self.dir, console, self.episodes)
+        run = _run_to_play(self.dir, console, self.episodes)
         with loading(console):
             from pcpg.play.episodes import chosen_policies
             from pcpg.play.video import check_video, record, write_video
@@ -184,7 +184,7 @@ class Export:
     json: JsonFlag = False
 
     def __call__(self, console: Console) -> int:
-        run = _finished_run(self.dir, console, self.episodes)
+        run = _run_to_play(self.dir, console, self.episodes)
         with loading(console):
             from pcpg.play.dataset import check_export, default_id, export
         run.check_seed(self.seed)
@@ -233,14 +233,18 @@ class Envs:
         return 0
 
 
-def _finished_run(path: str, console: Console, episodes: int) -> "Run":
-    """The finished run in a folder, of which so many episodes are to be played."""
+def _run_to_play(path: str, console: Console, episodes: int) -> "Run":
+    """The run in a folder, of which so many episodes are to be played; one that is not finished is said to be so."""
     if episodes < 1:
         raise Mistake(f"episodes must be at least 1, got {episodes}")
     folder = RunFolder.open(path)
     with loading(console):
         from pcpg.api import Run
-    return Run(folder)
+    run = Run(folder)
+    if not run.is_finished:
+        where = f"round {run.summary['rounds']}, {max(run.summary['env_steps']):,} steps per seed"
+        say(console, f"{path} is not finished: this is as of its last checkpoint ({where})", "yellow")
+    return run
 
 
 def _check_parent(path: str, what: str) -> None:

@@ -185,6 +185,7 @@ COMMANDS: dict[str, Command | Group] = {
     "report": Command("pcpg.cli.inspect:Report", "Write a report of one or more runs as an HTML page."),
     "video": Command("pcpg.cli.inspect:Video", "Record episodes of a policy as a GIF or an MP4."),
     "export": Command("pcpg.cli.inspect:Export", "Save episodes of a cover's policies as a Minari dataset."),
+    "look": FreeCommand("pcpg.cli.look:look", "Play an environment at random and say what it is like."),
     "envs": Command("pcpg.cli.inspect:Envs", "List the environments that can be trained on, with their options."),
     "reproduce": ExperimentGroup("Reproduce a claim of the paper, with its table and figures.", EXPERIMENTS),
     "theory": TheoryGroup(

@@ -7,8 +7,9 @@ import tyro
 from rich.console import Console
 from rich.markdown import Markdown
 
-from pcpg.cli.display import STOPPED, Display, print_json
+from pcpg.cli.display import STOPPED, print_json
 from pcpg.experiments.harness import Experiment, Flags, reproduce
+from pcpg.training.display import Display
 
 
 def command_of(experiment: Experiment[Any]) -> Any:

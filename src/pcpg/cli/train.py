@@ -4,18 +4,19 @@ import dataclasses
 import functools
 import os
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
 from rich.console import Console
 
-from pcpg.cli.display import STOPPED, Display, answer, loading, print_json, result_table, say, title_of
-from pcpg.cli.flags import Folder, JsonFlag, LogFlag, Mistake, parse, read_train_flags
+from pcpg.cli.display import STOPPED, answer, loading, print_json, result_table, say
+from pcpg.cli.flags import Folder, JsonFlag, LogFlag, Mistake, StepsFlag, TimeFlag, parse, read_train_flags
 from pcpg.runs.errors import DiskFull, FolderTaken
 from pcpg.runs.folder import RunFolder
 from pcpg.runs.loggers import check_loggers
+from pcpg.training.display import Display, title_of
 
 if typing.TYPE_CHECKING:
     from pcpg.run_config import RunConfig
@@ -24,26 +25,39 @@ if typing.TYPE_CHECKING:
 def train(arguments: list[str], console: Console) -> int:
     """Train as the arguments say, whose flags depend on the environment and the algorithm; the exit code."""
     with loading(console):
-        from pcpg.envs.adapters.names import is_adapted
+        from pcpg.cli.plan import plan
     config, flags = read_train_flags(arguments, lambda text: say(console, text, "yellow"))
     check_loggers(flags.log)
-    if is_adapted(config.env):  # no preset was made for it: the settings that the defaults came to are shown
-        for line in settings(config):
-            say(console, line, "dim")
-    return train_folder(start_in(flags.out, config), console, flags.json, flags.log)
+    folder = start_in(flags.out, config)
+    for line in plan(config, folder.path):
+        say(console, line, "dim")
+    return train_folder(folder, console, flags.json, flags.log)
 
 
 @dataclasses.dataclass(frozen=True)
 class Resume:
-    """Resume an interrupted run, with the same result as if it had never been interrupted."""
+    """Resume an interrupted run, with the same result as if it had never been interrupted.
+
+    With --steps, --time or --until any run goes on under these limits, a finished one too.
+    """
 
     dir: Folder
+    steps: StepsFlag = ""
+    """Environment steps of each seed in all, or more than so far: +500k."""
+    time: TimeFlag = ""
+    """Time for the whole run, or more than so far: +10m."""
+    until: float | None = None
+    """End a seed when a policy's mean return over its counted episodes is at least this."""
     log: LogFlag = ()
     json: JsonFlag = False
 
     def __call__(self, console: Console) -> int:
         folder = RunFolder.open(self.dir)
         check_loggers(self.log)
+        if self.steps or self.time or self.until is not None:
+            with loading(console):
+                from pcpg.training.going_on import go_on
+            folder = go_on(folder, steps=self.steps or None, time=self.time or None, until=self.until)
         return train_folder(folder, console, self.json, self.log)
 
 
@@ -110,21 +124,12 @@ def _flags_type(defaults: "RunConfig") -> Any:
     return made
 
 
-def settings(config: "RunConfig") -> list[str]:
-    """Every setting of a run, a line per part; flags of the same names change them."""
-    env, agent = config.make_env(), dataclasses.asdict(config.agent)
-    parts: dict[str, dict[str, Any]] = {"env": dict(config.env_options)}
-    if config.feature_options or config.algo.startswith("pcpg"):
-        parts["phi"] = {"features": config.features} | dict(config.feature_options)
-    parts |= {name: part for name, part in agent.items() if isinstance(part, dict)}
-    parts["agent"] = {name: value for name, value in agent.items() if value is not None and not isinstance(value, dict)}
-    spaces = f"observations {env.observation_space}, actions {env.action_space}"
-    seen = f"{config.env}: {spaces}, at most {env.max_steps} steps per episode"
-    return [seen, *(_line(name, part) for name, part in parts.items() if part)]
+def verdict_of(folder: RunFolder) -> list[str]:
+    """What the numbers of a finished run say about it, and what to try next."""
+    from pcpg.reports.read import read_run
+    from pcpg.reports.verdict import lines
 
-
-def _line(name: str, part: Mapping[str, Any]) -> str:
-    return f"{name}: " + ", ".join(f"{key} {value}" for key, value in part.items())
+    return lines(read_run(folder.path))
 
 
 def start_in(out: str, config: "RunConfig", kind: str = "") -> RunFolder:
@@ -169,6 +174,8 @@ def train_folder(folder: RunFolder, console: Console, as_json: bool, loggers: Se
     summary = folder.read_summary()
     out = answer(console, as_json)
     out.print(result_table(folder))
+    for line in verdict_of(folder):
+        say(out, line)
     say(out, f"run folder: {folder.path}")
     result = {
         "run": str(folder.path),

@@ -89,6 +89,9 @@ class GivenReward(Environment[Any, GivenRewardState]):
     def reachable_cells(self, params: Any) -> np.ndarray:
         return self.inner.reachable_cells(params)
 
+    def possible_cells(self, params: Any) -> np.ndarray:
+        return self.inner.possible_cells(params)
+
 
 def num_arguments(reward: Reward) -> int:
     """How many of observation, action and next observation a reward takes: 2 or 3."""

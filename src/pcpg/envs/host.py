@@ -60,6 +60,11 @@ class HostEnvironment(Environment[tuple[()], Any]):
         """An action as a policy gives it, as the environment takes it."""
 
     @property
+    def single_observation(self) -> Any:
+        """The space of one observation as the environment gives it."""
+        return self.observation_space
+
+    @property
     def bounds(self) -> tuple[np.ndarray, np.ndarray] | None:
         """The least and the largest observation, entry by entry, where it is a vector and they are known."""
         return None

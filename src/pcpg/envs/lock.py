@@ -122,6 +122,13 @@ class CombinationLock(Environment[LockParams, LockState]):
         inside = (state.level >= 1) & (state.level <= self.horizon)
         return jnp.where(inside, (state.lock * 3 + state.kind) * self.horizon + state.level - 1, -1)
 
+    def possible_cells(self, params: LockParams) -> np.ndarray:
+        """All but the dead state of the first level of each lock: the first decision cannot be wrong."""
+        del params
+        cells = np.ones((2, 3, self.horizon), bool)
+        cells[:, DEAD, 0] = False
+        return cells.reshape(-1)
+
     def render(self, params: LockParams, state: LockState) -> np.ndarray:
         """Both locks, good states green and dead ones grey, and what a lock pays."""
         from pcpg.envs.drawing import draw_cells

@@ -35,10 +35,10 @@ def require_int(name: str, value: object, *, minimum: int) -> None:
         raise ValueError(f"{name} must be at least {minimum}, got {value}")
 
 
-def nearest(word: str, choices: Iterable[str]) -> str | None:
-    """The choice most like `word`, letter case aside; None where there is nothing to choose from."""
+def nearest(word: str, choices: Iterable[str], *, cutoff: float = 0.0) -> str | None:
+    """The choice most like `word`, letter case aside; None where none is as like as `cutoff`, of 1."""
     by_folded = {choice.casefold(): choice for choice in choices}
-    matches = difflib.get_close_matches(word.casefold(), by_folded, n=1, cutoff=0.0)
+    matches = difflib.get_close_matches(word.casefold(), by_folded, n=1, cutoff=cutoff)
     return by_folded[matches[0]] if matches else None
 
 

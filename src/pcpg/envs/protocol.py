@@ -153,6 +153,10 @@ class Environment(abc.ABC, Generic[Params, State]):
         """How many cells there are, 0 where visits are not counted."""
         return 0 if self.cells is None else self.cells.size
 
+    def possible_cells(self, params: Params) -> np.ndarray:
+        """Those of `reachable_cells` that some policy can visit, where less than all are known to be."""
+        return self.reachable_cells(params)
+
     def reachable_cells(self, params: Params) -> np.ndarray:
         """Which cells count for coverage, bool [num_cells]: all of them, unless the instance closes some."""
         del params

@@ -5,7 +5,13 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from pcpg.envs import probes
-from pcpg.envs.adapters.names import adapter_options, is_adapted, make_adapted
+from pcpg.envs.adapters.names import (
+    adapter_options,
+    is_adapted,
+    make_adapted,
+    module_of,
+    similar_in_gymnasium,
+)
 from pcpg.envs.chain import Chain
 from pcpg.envs.deep_sea import DeepSea
 from pcpg.envs.lock import CombinationLock
@@ -137,8 +143,10 @@ def complete_options(env_id: str, options: Mapping[str, Any]) -> dict[str, Any]:
 
 def _entry(env_id: str) -> Entry:
     if env_id not in _ENTRIES:
+        listed = ", ".join(name for name, entry in _ENTRIES.items() if not entry.hidden)
         raise UnknownEnvironment(
-            f"unknown environment {env_id!r}; did you mean {_meant(str(env_id))!r}? Valid ids: {', '.join(_ENTRIES)}"
+            f"unknown environment {env_id!r}; did you mean {_meant(str(env_id))!r}? Valid ids: {listed}; "
+            "Gymnasium's and others' have a prefix, as in gymnasium:FrozenLake-v1"
         )
     return _ENTRIES[env_id]
 
@@ -146,12 +154,16 @@ def _entry(env_id: str) -> Entry:
 def _meant(env_id: str) -> str | None:
     """What an unknown id is likely to stand for: one of Gymnasium's without its prefix, or the nearest of ours."""
     name = env_id.rpartition(":")[2]
+    ours = nearest(env_id, _ENTRIES, cutoff=0.8)
+    if ours is not None:
+        return ours
+    if module_of(name) is not None:
+        return f"gymnasium:{name}"
     try:
-        import gymnasium
+        theirs = similar_in_gymnasium(name)
     except ImportError:
-        return nearest(env_id, _ENTRIES)
-    is_gymnasiums = name in gymnasium.registry and not name.startswith("pcpg/")  # where our bridge puts our own
-    return f"gymnasium:{name}" if is_gymnasiums else nearest(env_id, _ENTRIES)
+        theirs = None
+    return f"gymnasium:{theirs}" if theirs else nearest(env_id, _ENTRIES)
 
 
 def _describe(env_id: str, entry: Entry) -> EnvironmentSpec:

@@ -56,9 +56,9 @@ def fourier(
     Args:
         env: Any environment.
         rng: From which weights and, where there are none given, pairs are drawn.
-        num_features: D.
-        bandwidth: h; by default the median distance of the pairs.
-        with_actions: Whether the action is part of x.
+        num_features: Number of features, D.
+        bandwidth: The width of the kernel, h; by default the median distance of the pairs.
+        with_actions: Whether the features see the action besides the observation.
         pairs: Observations [n, ...] and actions [n, ...] by which x is scaled; by default drawn.
         num_examples: How many pairs to draw, and to take distances of.
 

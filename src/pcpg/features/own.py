@@ -2,6 +2,9 @@
 
 The function sees one observation and one action as policies do (a vector or an image; an integer or a vector). Where
 JAX can trace it, it is compiled with the rest; else it is called from the compiled program, one pair at a time.
+
+On a CPU the call gets the program's own buffers. `jax.pure_callback` would hand over arrays of JAX, which a thread of
+the CPU client has yet to fill: on one core that is the thread that waits for them, for ever (jax issue 24255).
 """
 
 from collections.abc import Callable
@@ -12,6 +15,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.experimental.buffer_callback import buffer_callback
 
 from pcpg.envs.functions import Functions
 from pcpg.envs.options import InvalidOption
@@ -49,10 +53,16 @@ class OwnFeatures(FeatureMap):
         if self.is_traced:
             return super().batch(observations, actions)
         shape = jax.ShapeDtypeStruct((observations.shape[0], self.size), jnp.float32)
-        return jax.pure_callback(self._rows, shape, observations, actions)
+        if jax.default_backend() == "cpu":
+            return buffer_callback(self._fill, shape, vmap_method="sequential")(observations, actions)
+        return jax.pure_callback(self._rows, shape, observations, actions, vmap_method="sequential")
+
+    def _fill(self, context: Any, out: Any, observations: Any, actions: Any) -> None:
+        del context
+        np.asarray(out)[...] = self._rows(observations, actions)
 
     def _rows(self, observations: Any, actions: Any) -> np.ndarray:
-        pairs = zip(np.asarray(observations), np.asarray(actions), strict=True)
+        pairs = zip(np.asarray(observations).copy(), np.asarray(actions).copy(), strict=True)  # its own to write to
         return np.stack([np.asarray(self.function(*pair), np.float32) for pair in pairs])
 
 

@@ -4,12 +4,15 @@ import contextlib
 import importlib
 import os
 import re
+import string
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import numpy as np
+from gymnasium import spaces
 
 from pcpg.api import Run
 from pcpg.play.episodes import CannotPlay, Episode, Which, chosen_policies, play, playable_env
@@ -66,14 +69,28 @@ def export(
             dataset_id,
             buffers,
             env=env if env.spec is not None else None,
-            observation_space=env.observation_space,
-            action_space=env.action_space,
+            observation_space=storable(env.observation_space),
+            action_space=storable(env.action_space),
             algorithm_name=run.config.algo,
             description=f"{episodes} episodes of {which} policies of a pcpg run on {run.config.env}, seed {own_seed}",
             jpeg_encoding=False,  # observations come back as they were
         )
     env.close()
     return dataset
+
+
+LONGEST_TEXT = 4096
+
+
+def storable(space: gymnasium.Space[Any]) -> gymnasium.Space[Any]:
+    """A space that Minari can write down: text of another kind, such as MiniGrid's missions, as a Text space."""
+    if isinstance(space, spaces.Dict):
+        return spaces.Dict({key: storable(part) for key, part in space.spaces.items()})
+    if isinstance(space, spaces.Tuple):
+        return spaces.Tuple([storable(part) for part in space.spaces])
+    if not isinstance(space, spaces.Text) and space.dtype is not None and space.dtype.kind == "U":
+        return spaces.Text(LONGEST_TEXT, min_length=0, charset=string.printable)
+    return space
 
 
 def _buffer(minari: Any, number: int, episode: Episode) -> Any:

@@ -11,7 +11,7 @@ import numpy as np
 
 from pcpg.envs.spaces import Box, Discrete, MultiDiscrete, Space
 from pcpg.policies.distributions import num_outputs
-from pcpg.policies.networks import ActorCritic, Conv
+from pcpg.policies.networks import ActorCritic, Body, Conv
 from pcpg.policies.normaliser import LARGEST
 from pcpg.shapes import Float, Shaped
 
@@ -29,7 +29,7 @@ class Actor:
 
     def __init__(self, policy: Any) -> None:
         self._policy = policy
-        if not isinstance(policy, ActorCritic):  # one without layers of its own is compiled
+        if not isinstance(policy, ActorCritic) or not isinstance(policy.actor_body, Body):  # without layers: compiled
             self._policy, self._has_convolutions = jax.device_put(policy), True
             return
         self._has_convolutions = isinstance(policy.actor_body.layers[0], Conv)

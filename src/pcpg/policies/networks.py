@@ -15,6 +15,7 @@ import numpy as np
 from pcpg.envs.spaces import Box, Discrete, Image, MultiDiscrete, Space
 from pcpg.policies.distributions import num_outputs
 from pcpg.policies.normaliser import Normaliser, init_normaliser
+from pcpg.policies.own import OwnBody, own_body
 from pcpg.shapes import Array, Float, Shaped
 
 
@@ -64,8 +65,8 @@ class Body(eqx.Module):
 class ActorCritic(eqx.Module):
     """Policy and value network, with one body or two; `log_std` is there for Gaussian policies only."""
 
-    actor_body: Body
-    critic_body: Body | None  # None: the actor's body serves both
+    actor_body: Body | OwnBody
+    critic_body: Body | OwnBody | None  # None: the actor's body serves both
     actor_head: Linear
     critic_head: Linear
     log_std: Float[Array, " outputs"] | None
@@ -165,18 +166,28 @@ def init_actor_critic(
     shared_body: bool,
     normalise_observations: bool = False,
     normalise_rewards: bool = False,
+    body: str = "",
 ) -> ActorCritic:
-    """A fresh network; the small gain of the actor's head makes the first policy nearly uniform."""
+    """A fresh network; the small gain of the actor's head makes the first policy nearly uniform.
+
+    `body` names one of the user's own (own.py) in place of the hidden layers.
+    """
     if normalise_observations and isinstance(observation_space, Image):
         raise ValueError("images are scaled already: normalise_observations is for vectors")
-    actor_body = init_body(rng, observation_space, hidden)
-    critic_body = None if shared_body else init_body(rng, observation_space, hidden)
+
+    def new() -> tuple[Body | OwnBody, int]:
+        if body:
+            return own_body(rng, body, observation_space)
+        return init_body(rng, observation_space, hidden), hidden[-1]
+
+    actor_body, width = new()
+    critic_body = None if shared_body else new()[0]
     outputs = num_outputs(action_space)
     return ActorCritic(
         actor_body,
         critic_body,
-        Linear(orthogonal(rng, (hidden[-1], outputs), 0.01), np.zeros(outputs, np.float32)),
-        Linear(orthogonal(rng, (hidden[-1], 1), 1.0), np.zeros(1, np.float32)),
+        Linear(orthogonal(rng, (width, outputs), 0.01), np.zeros(outputs, np.float32)),
+        Linear(orthogonal(rng, (width, 1), 1.0), np.zeros(1, np.float32)),
         np.zeros(outputs, np.float32) if isinstance(action_space, Box) else None,
         init_normaliser(observation_space.shape, observations=normalise_observations, returns=normalise_rewards),
     )

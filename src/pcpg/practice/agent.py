@@ -21,6 +21,7 @@ from pcpg.envs.protocol import Environment
 from pcpg.features.base import FeatureMap
 from pcpg.learning.update import Adam
 from pcpg.policies.networks import ActorCritic, init_actor_critic
+from pcpg.practice.budget import NO_BUDGET, Budget
 from pcpg.practice.host import HostImprove, HostVisit, improve_program, visit_program
 from pcpg.practice.ppo import WATCHED, ImproveInputs, ImproveOutputs, Learner, Task
 from pcpg.practice.program import Program, Programs, in_threads
@@ -66,6 +67,7 @@ class Agent:
     lanes: int
     phi: FeatureMap | None = None  # of the cover's covariance; None: no bonus is paid
     covers: Covers | None = None  # those that are exploited; None: the agent explores by itself, or has no cover
+    budget: Budget = NO_BUDGET
 
     def __post_init__(self) -> None:
         config: AgentConfig = sized(self.config, self.env)

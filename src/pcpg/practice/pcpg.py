@@ -55,7 +55,9 @@ def explore(agent: Agent, state: SeedState) -> Turn:
         "log_det": done.design.log_det,
         "design_gap": done.design.gap,
     }
-    if exploration_is_over(log_dets[:size], agent.config.explore):
+    has_task = agent.config.exploit.num_rounds > 0
+    over = agent.budget.ends_exploration(state, has_task=has_task)
+    if over or exploration_is_over(log_dets[:size], agent.config.explore):
         state = begin_exploiting(agent, state)
     return state, Report(plain(metrics), member)
 
@@ -64,7 +66,8 @@ def exploit(agent: Agent, state: SeedState) -> Turn:
     """A round of learning the task on the finished cover."""
     done = yield from task_round(standing(agent, state))
     state, metrics = after_round(agent.env, state._replace(adam=done.improved.adam), done)
-    if state.phase_round >= agent.config.exploit.num_rounds:
+    is_over = agent.budget.is_over(state) if agent.budget.is_set else rounds_of_task(agent, state) <= state.phase_round
+    if is_over:
         state = state._replace(phase=int32(DONE))
     return state, Report(plain(metrics), None)
 
@@ -127,7 +130,8 @@ def assign(agent: Agent, state: SeedState) -> Assignment:
         )
         return Assignment(task, init_adam(state.policy))
     round_ = int(state.phase_round)
-    left, then = (1 - (round_ + ahead) / exploit.num_rounds if exploit.anneal else 1.0 for ahead in (0, 1))
+    rounds = rounds_of_task(agent, state)
+    left, then = (1 - (round_ + ahead) / rounds if exploit.anneal else 1.0 for ahead in (0, 1))
     task = make_task(
         reward_coef=1.0,
         bonus_coef=0.0,
@@ -138,6 +142,12 @@ def assign(agent: Agent, state: SeedState) -> Assignment:
         advantage_floor=exploit.advantage_floor,
     )
     return Assignment(task, state.adam)
+
+
+def rounds_of_task(agent: Agent, state: SeedState) -> int:
+    """Rounds of exploitation, all together: those of the settings, or about as many as the budget holds."""
+    ahead = agent.budget.rounds_left(state) if agent.budget.is_set else 0
+    return int(state.phase_round) + ahead if ahead else agent.config.exploit.num_rounds
 
 
 def learner(agent: Agent) -> Learner:

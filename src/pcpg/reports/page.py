@@ -53,6 +53,7 @@ def render(runs: Sequence[RunData]) -> str:
         context = {
             "title": title(runs),
             "lead": [lead(run) for run in runs],
+            "has_one_seed": any(len(run.seeds) == 1 for run in runs),
             "overview": [
                 overview_row(run, label, index) for index, (run, label) in enumerate(zip(runs, labels, strict=True))
             ],
@@ -105,6 +106,8 @@ def final_return(run: RunData) -> Interval | None:
     returns = np.array(list(run.final_returns.values()))
     if not len(returns):
         return None
+    if len(returns) == 1:
+        return Interval(float(returns[0]), np.nan, np.nan)
     band = bootstrap([returns[:, None]])
     return Interval(float(band.value[0]), float(band.low[0]), float(band.high[0]))
 
@@ -151,7 +154,7 @@ def overview_row(run: RunData, label: str, index: int) -> dict[str, Any]:
         "env": run.env_key,
         "seeds": len(run.seeds),
         "solved": "\u2013" if solved is None else f"{count} of {len(returns)}",
-        "solved_interval": "" if solved is None else f"[{solved.low:.2f}, {solved.high:.2f}]",
+        "solved_interval": "" if solved is None or len(returns) == 1 else f"[{solved.low:.2f}, {solved.high:.2f}]",
         "final": interval_text(final_return(run)),
         "steps": steps_text(max((run.last(seed, "env_steps") or 0 for seed in run.seeds), default=0)),
         "policies": range_text(sizes),

@@ -27,6 +27,7 @@ class CoverData(NamedTuple):
     weights: np.ndarray  # [members]
     returns: np.ndarray  # [members] mean over the episodes of the covariance
     cells: np.ndarray  # [members, cells] visits by grid cell; empty where the environment has no grid cells
+    each: tuple[np.ndarray, ...] = ()  # of each member, the return of every episode of its covariance
 
 
 @dataclasses.dataclass(frozen=True)
@@ -230,6 +231,7 @@ def cover_data(members: list[dict[str, np.ndarray]], explored: int, weights: np.
     """The cover of the seed that explored, from the arrays of the member files."""
     none = np.zeros((0, 0))  # members that keep data instead of covariances
     sigmas = np.stack([arrays.get(f"{explored}/.sigma", none) for arrays in members]).astype(np.float64)
-    returns = np.array([arrays[f"{explored}/.returns"].mean(dtype=np.float64) for arrays in members])
+    each = tuple(np.asarray(arrays[f"{explored}/.returns"], np.float64) for arrays in members)
+    returns = np.array([own.mean() for own in each])
     cells = np.stack([arrays[f"{explored}/.cells"] for arrays in members])
-    return CoverData((sigmas + sigmas.transpose(0, 2, 1)) / 2, np.asarray(weights, float), returns, cells)
+    return CoverData((sigmas + sigmas.transpose(0, 2, 1)) / 2, np.asarray(weights, float), returns, cells, each)

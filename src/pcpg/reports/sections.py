@@ -15,6 +15,7 @@ from pcpg.reports.read import RunData
 from pcpg.reports.statistics import Curve, certify, iqm_curve, success_curve
 from pcpg.reports.svg import Figure
 from pcpg.reports.text import duration, in_python, number, with_config, with_flags, without_flags
+from pcpg.reports.verdict import verdict
 
 COLOURS = list(dict.fromkeys(algorithm.colour for algorithm in ALGORITHMS.values()))
 LOOKS = {algo: COLOURS.index(algorithm.colour) for algo, algorithm in ALGORITHMS.items()}
@@ -102,6 +103,7 @@ def section_of(run: RunData, label: str, index: int) -> dict[str, Any]:
         "env": run.env_key,
         "source": run.source,
         "notes": run.notes,
+        "verdict": verdict(run),
         "facts": _facts(run),
         "seeds": [_seed_row(run, seed) for seed in run.seeds],
         "has_cover": bool(run.covers),

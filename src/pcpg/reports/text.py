@@ -4,6 +4,8 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import numpy as np
+
 from pcpg.reports.read import RunData
 from pcpg.reports.statistics import Interval
 
@@ -37,6 +39,8 @@ def interval_text(interval: Interval | None) -> str:
     """A value with its interval, as in 0.75 [0.53, 0.89]."""
     if interval is None:
         return "\u2013"
+    if np.isnan(interval.low):  # of one seed: nothing is known of the others
+        return number(interval.value)
     return f"{number(interval.value)} [{number(interval.low)}, {number(interval.high)}]"
 
 
@@ -79,6 +83,11 @@ def in_python(config: Mapping[str, Any], path: str, out: str) -> str:
     if not features:
         called[-1:] = ['features=made["features"]', 'feature_options=made["feature_options"]']
     called += [f"{name}={config[name]!r}" for name in ("seed", "seeds", "feature_seed", "lanes")]
+    limits = {name: value for name, value in config.get("limits", {}).items() if value}
+    names = {"steps": "total_steps", "seconds": "max_time", "until": "until"}
+    called += [f"{names[name]}={value!r}" for name, value in limits.items()]
+    if network := _function(config["agent"].get("ppo", {}).get("body", "")):
+        called.append(f"network={network}")
     lines = [
         "import json",
         "import pcpg",
@@ -106,7 +115,16 @@ def with_flags(config: Mapping[str, Any]) -> list[str]:
     if config["algo"].startswith("pcpg"):
         words += ["--features", config["features"], "--feature-seed", str(config["feature_seed"])]
         words += _flags("phi.", {name: value for name, value in config["feature_options"].items() if _has_flag(value)})
-    return words + list(_flags("", agent))
+    return words + list(_flags("", agent)) + limit_flags(config)
+
+
+def limit_flags(config: Mapping[str, Any]) -> list[str]:
+    """The flags of a run's budget and target, where it has them."""
+    limits, words = config.get("limits", {}), []
+    for name, flag, form in (("steps", "--steps", "{}"), ("seconds", "--time", "{:g}s"), ("until", "--until", "{:g}")):
+        if limits.get(name) or (name == "until" and limits.get(name) is not None):
+            words += [flag, form.format(limits[name])]
+    return words
 
 
 def without_flags(config: Mapping[str, Any]) -> dict[str, Any]:

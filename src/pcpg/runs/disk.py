@@ -2,14 +2,16 @@
 
 import contextlib
 import errno
-import fcntl
+import importlib
 import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from pcpg.runs.errors import DamagedFile, DiskFull, FolderInUse, RunError
 
+CLOSE_ON_EXEC = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)  # Windows has the second alone
 TEMPORARY = ".tmp-"
 LOCK = ".lock"
 
@@ -55,7 +57,7 @@ def write_file(path: Path, data: bytes) -> None:
 def append(path: Path, data: bytes) -> None:
     """Append `data` to `path`, all of it or nothing."""
     with writing(path):
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | CLOSE_ON_EXEC, 0o666)
         try:
             length = os.fstat(descriptor).st_size
             try:
@@ -78,14 +80,16 @@ def truncate(path: Path, length: int) -> None:
 def sync_file(path: Path) -> None:
     """Wait until what was written to `path` would survive a power cut."""
     with writing(path):
-        _sync(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+        _sync(os.open(path, os.O_RDONLY | CLOSE_ON_EXEC))
 
 
 def sync_folder(path: Path) -> None:
     """Wait until the names in folder `path` would survive a power cut."""
+    if not hasattr(os, "O_DIRECTORY"):  # Windows opens no folder
+        return
     with writing(path):
         try:
-            _sync(os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+            _sync(os.open(path, os.O_RDONLY | os.O_DIRECTORY | CLOSE_ON_EXEC))
         except OSError as error:
             # Some network file systems cannot sync a folder and say so; there is nothing better to do there.
             if error.errno not in (errno.EINVAL, errno.ENOTSUP):
@@ -123,12 +127,12 @@ def remove_leftovers(folder: Path) -> None:
 def hold_lock(folder: Path) -> Iterator[None]:
     """Keep every other process out of `folder` while inside; the kernel lets go when the process dies."""
     with writing(folder / LOCK):
-        descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | CLOSE_ON_EXEC, 0o666)
     try:
         with writing(folder / LOCK):
             try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
+                _lock(descriptor)
+            except (BlockingIOError, PermissionError) as error:
                 raise FolderInUse(f"{folder}: another process is training into this run folder") from error
         # The file stays afterwards: removing it would let two processes lock two files of the same name.
         yield
@@ -136,8 +140,19 @@ def hold_lock(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
+def _lock(descriptor: int) -> None:
+    """Lock an open file or refuse at once; with the system's own means, which differ."""
+    try:
+        posix: Any = importlib.import_module("fcntl")
+    except ImportError:  # Windows
+        windows: Any = importlib.import_module("msvcrt")
+        windows.locking(descriptor, windows.LK_NBLCK, 1)
+        return
+    posix.flock(descriptor, posix.LOCK_EX | posix.LOCK_NB)
+
+
 def _write_new(path: Path, data: bytes) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | CLOSE_ON_EXEC, 0o666)
     try:
         _write_all(descriptor, data)
         # Before the rename: else a power cut can leave the new name with the content missing.

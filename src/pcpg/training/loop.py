@@ -1,9 +1,10 @@
 """Train a run to its end, one round at a time: between two rounds the host saves, reports and may stop."""
 
+import dataclasses
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +14,7 @@ from pcpg.config import ConfigError
 from pcpg.envs.given_reward import Reward
 from pcpg.envs.host import HostEnvironment
 from pcpg.practice.agent import Agent, Covers
+from pcpg.practice.budget import Budget
 from pcpg.practice.program import default_lanes
 from pcpg.run_config import RunConfig
 from pcpg.runs import checkpoints
@@ -23,6 +25,7 @@ from pcpg.runs.metrics import JsonLines, Logger, read_metrics
 from pcpg.state import DONE, SeedState
 from pcpg.training.compile_cache import enable_compile_cache
 from pcpg.training.exploit import make_run_env
+from pcpg.training.going_on import seconds_of
 from pcpg.training.interrupt import stop_on_interrupt
 from pcpg.training.provenance import device_kind, what_changed
 from pcpg.training.storage import (
@@ -48,19 +51,24 @@ class Progress(NamedTuple):
     seconds: float  # in this process, compilation aside
     seconds_left: float | None  # None as long as there is no round to go by
     compiled: bool  # else the next round compiles before it computes
+    spent: float | None = None  # the share of the budget that is used, where there is one
+    policies: Mapping[int, Any] = {}  # the network of each seed's newest policy
+    env: Any = None  # the environment of the run
 
 
 class Trained(NamedTuple):
     """How training went in this process."""
 
     finished: bool
+    stopped: bool  # by the observer
     env_steps: int  # of all seeds together, in this process
     seconds: float  # compilation aside
     compile_seconds: float
     compilations: int
 
 
-Observer = Callable[[Progress], None]
+Observer = Callable[[Progress], bool | None]
+"""Is told how far a run is; training stops after the round where it returns False."""
 Say = Callable[[str], None]
 
 
@@ -114,16 +122,19 @@ def train_run(
     """
     if folder.is_finished:
         with opened(loggers, folder):  # those that are made by name take the reports there are
-            return Trained(True, 0, 0.0, 0.0, 0)
+            return Trained(True, False, 0, 0.0, 0.0, 0)
     enable_compile_cache()
     config = RunConfig.from_json(folder.config)
     with folder.lock(), stop_on_interrupt(notice, leave) as stop:
+        budget = Budget(config.limits, time.monotonic() - seconds_of(folder))
         agent = build_agent(config, own_source_covers(folder, config), reward)
+        if budget.is_set and isinstance(agent, Agent):
+            agent = dataclasses.replace(agent, budget=budget)
         for text in agent.env.notices if isinstance(agent.env, HostEnvironment) else ():
             notice(text)
         agent, features = with_saved_features(folder, agent)
         states, step, hashes = _restore(folder, agent, config, features, notice)
-        run = _Loop(folder, agent, states, step, hashes, features, observer)
+        run = _Loop(folder, agent, states, step, hashes, features, observer, budget)
         with opened(loggers, folder) as others:
             run.loggers = (run.metrics, *others)
             run.train(stop)
@@ -142,7 +153,10 @@ class _Loop:
         hashes: list[str],
         features: str | None,
         observer: Observer | None,
+        budget: Budget,
     ) -> None:
+        self.budget = budget
+        self.is_stopped = False  # by the observer
         self.folder, self.agent, self.states, self.step, self.hashes = folder, agent, states, step, hashes
         self.features = features
         self.metrics, self.timings = JsonLines(folder.metrics), JsonLines(folder.timings)
@@ -163,7 +177,7 @@ class _Loop:
         if self.step == 0:
             self._save()  # before the first compilation, which may take long
         self._report_progress()
-        while not self.is_done and not stop.is_set():
+        while not self.is_done and not stop.is_set() and not self.is_stopped:
             self._round()
         if self.saved != self.step:
             self._save()
@@ -177,7 +191,7 @@ class _Loop:
     def trained(self) -> Trained:
         steps = self._env_steps() - self.steps_before
         compilations = sum(p.compilations - n for p, (n, _) in zip(self._programs, self.compiled_before, strict=True))
-        return Trained(self.is_done, steps, self._seconds(), self._compile_seconds(), compilations)
+        return Trained(self.is_done, self.is_stopped, steps, self._seconds(), self._compile_seconds(), compilations)
 
     def _round(self) -> None:
         began = self._seconds()
@@ -186,7 +200,7 @@ class _Loop:
         self.step += 1
         members = {}
         for index, (state, report) in zip(active, results, strict=True):
-            self.states[index] = state
+            self.states[index] = self.budget.after_round(state)
             record = {"step": self.step} | report.metrics
             self.latest[int(state.seed)] = record
             for logger in self.loggers:
@@ -207,7 +221,7 @@ class _Loop:
     def _report_progress(self) -> None:
         if self.observer is None:
             return
-        left = max(self.agent.rounds_left(state) for state in self.states)
+        left = max(self._rounds_left(state) for state in self.states)
         seconds_left = left * sum(self.recent) / len(self.recent) if self.recent else None
         covers = {int(state.seed): state.cover for state in self.states if state.cover is not None}
         records = [
@@ -215,9 +229,21 @@ class _Loop:
             for seed in sorted(self.latest)
         ]
         env_steps = self._env_steps() - self.steps_before
-        self.observer(
-            Progress(self.step, self.step + left, records, env_steps, self._seconds(), seconds_left, self._compiled)
+        spent = max(self.budget.spent(state) for state in self.states) if self.budget.is_set else None
+        if spent is not None and self.budget.limits.seconds and seconds_left is not None:
+            seconds_left = min(seconds_left, max(0.0, self.budget.limits.seconds * (1 - spent)))
+        policies = {int(state.seed): state.policy for state in self.states}
+        progress = Progress(
+            *(self.step, self.step + left, records, env_steps, self._seconds(), seconds_left, self._compiled),
+            spent=spent,
+            policies=policies,
+            env=self.agent.env,
         )
+        self.is_stopped |= self.observer(progress) is False
+
+    def _rounds_left(self, state: SeedState) -> int:
+        by_budget = self.budget.rounds_left(state) if self.budget.is_set and state.phase != DONE else 0
+        return by_budget or self.agent.rounds_left(state)
 
     def _save(self) -> None:
         began = time.perf_counter()

@@ -35,6 +35,7 @@ from pcpg.runs.arrays import encode_arrays, flatten, read_arrays, unflatten, wri
 from pcpg.runs.errors import DamagedFile, DoesNotFit, NotARun
 from pcpg.runs.folder import RunFolder
 from pcpg.state import Member, SeedState
+from pcpg.training.going_on import arrays_so_far
 
 Arrays = dict[str, np.ndarray]
 
@@ -105,7 +106,8 @@ def final_policies(states: Sequence[SeedState]) -> Arrays:
 
 def read_policies(folder: RunFolder, config: RunConfig, env: Environment, kind: str) -> list[ActorCritic]:
     """The final or the best policy of each seed."""
-    arrays, like = read_arrays(folder.policy), policy_template(config, env)
+    arrays = read_arrays(folder.policy) if folder.is_finished else arrays_so_far(folder)
+    like = policy_template(config, env)
     return [
         unflatten(
             like,

@@ -63,6 +63,12 @@ class GymnasiumEnv(HostEnvironment):
     def _observations(self) -> Observations:
         return observations_of(declared_space(self._first))
 
+    @property
+    def single_observation(self) -> gymnasium.Space[Any]:
+        """The environment's own space."""
+        first = self._first
+        return first.single_observation_space if isinstance(first, VectorEnv) else first.observation_space
+
     @functools.cached_property
     def _actions(self) -> Actions:
         vector = isinstance(self._first, VectorEnv)

@@ -7,6 +7,7 @@ import contextlib
 import functools
 import importlib
 import json
+import re
 import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -30,8 +31,11 @@ PACKAGES = {"gymnasium": "gymnasium", "bsuite": "bsuite", "gymnax": "gymnax"}
 PYTHON = "python"
 """The prefix of environments that a Python function makes."""
 
-MODULES = {"MiniGrid": "minigrid", "BabyAI": "minigrid"}
+MODULES = {"MiniGrid": "minigrid", "BabyAI": "minigrid", "ALE": "ale_py"}
 """Packages that register environments on import, by how their ids begin."""
+
+NO_EXTRA = {"ale_py": "ale-py"}
+"""Packages that are installed by themselves, under the name that pip knows."""
 
 
 _FUNCTIONS = Functions()
@@ -165,14 +169,20 @@ def _function_of(env_id: str) -> Callable[..., Any]:
 def _gymnasium_env(name: str, options: dict[str, Any]) -> Any:
     import gymnasium
 
-    module = MODULES.get(name.split("-")[0])
+    module = module_of(name)
     if module is not None:
         _import(module)
+    if module == "ale_py":
+        gymnasium.register_envs(importlib.import_module(module))
     if module == "minigrid" and name not in gymnasium.registry:
         importlib.import_module("minigrid").register_minigrid_envs()
     if ":" not in name and name not in gymnasium.registry:
-        hint = nearest(name, gymnasium.registry)
-        raise InvalidOption(f"Gymnasium knows no environment {name!r}; did you mean {hint!r}?")
+        hint = similar_in_gymnasium(name)
+        advice = f"did you mean {hint!r}?" if hint else "there is none like it."
+        raise InvalidOption(
+            f"Gymnasium knows no environment {name!r}; {advice} One that a package registers has its module before it: "
+            f"gymnasium:my_package:{name}"
+        )
     try:
         # The passive checker looks at every step, at a third of the time of one.
         return gymnasium.make(name, disable_env_checker=True, **options)
@@ -180,8 +190,26 @@ def _gymnasium_env(name: str, options: dict[str, Any]) -> Any:
         raise InvalidOption(f"gymnasium.make({name!r}, {options}): {error}") from error
 
 
+def module_of(name: str) -> str | None:
+    """The package that registers an environment of Gymnasium, where it is not Gymnasium itself and known here."""
+    return MODULES.get(re.split("[-/]", name)[0])
+
+
+def similar_in_gymnasium(name: str) -> str | None:
+    """The id of Gymnasium that a name is likely to stand for: another version of it, or one with a slip in it."""
+    import gymnasium
+
+    registry = [known for known in gymnasium.registry if not known.startswith("pcpg/")]  # where our bridge puts ours
+    stem = re.sub(r"-v\d+$", "", name).casefold()
+    versions = [known for known in registry if known.casefold().startswith(f"{stem}-v")]
+    if name in registry or versions:
+        return name if name in registry else max(versions, key=lambda known: int(known.rpartition("-v")[2]))
+    return nearest(name, registry, cutoff=0.7)
+
+
 def _import(package: str) -> None:
     try:
         importlib.import_module(package)
     except ImportError as error:
-        raise InvalidOption(f"{package} is not installed ({error}): pip install 'pcpg[{package}]'") from error
+        wanted = NO_EXTRA.get(package, f"pcpg[{package}]")
+        raise InvalidOption(f"{package} is not installed ({error}): pip install '{wanted}'") from error

@@ -1,0 +1,43 @@
+"""The command `pcpg look ENV`."""
+
+import dataclasses
+from typing import Annotated
+
+import tyro
+from rich.console import Console
+
+from pcpg.cli.display import answer, loading, print_json, say
+from pcpg.cli.flags import JsonFlag, Mistake, free_options, parse
+
+
+@dataclasses.dataclass(frozen=True)
+class LookFlags:
+    """Play some episodes at random and say what the environment is like; nothing is trained.
+
+    The environment's options are --env.KEY VALUE, as in `pcpg look CombinationLock-v0 --env.horizon 5`.
+    """
+
+    environment: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="ENV", help="Environment id.")]
+    seed: int = 0
+    """Seed of the episodes, and of the instance where the environment has several."""
+    json: JsonFlag = False
+
+
+def look(arguments: list[str], console: Console) -> int:
+    """Look at the environment that is named; the exit code."""
+    options, words = free_options(arguments)
+    flags = parse(LookFlags, words, "pcpg look")
+    if flags.seed < 0:
+        raise Mistake(f"seed must be at least 0, got {flags.seed}")
+    with loading(console):
+        from pcpg.envs.registry import complete_options, make
+        from pcpg.practice.look import lines
+        from pcpg.practice.look import look as look_at
+        from pcpg.training.compile_cache import enable_compile_cache
+    enable_compile_cache()
+    env = make(flags.environment, **complete_options(flags.environment, options))
+    found = look_at(env, flags.seed)
+    for line in lines(flags.environment, found):
+        say(answer(console, flags.json), line)
+    print_json({"env": flags.environment} | found._asdict() | {"is_paid": found.is_paid}, flags.json)
+    return 0

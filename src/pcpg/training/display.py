@@ -1,0 +1,157 @@
+"""Live progress of a run in a terminal; plain lines where there is none.
+
+What needs JAX is imported for its types alone: this module loads at once.
+"""
+
+import contextlib
+import time
+import typing
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+if typing.TYPE_CHECKING:
+    from pcpg.training.loop import Progress
+
+QUIET_SECONDS = 10.0
+"""Shortest time between two lines where the output is not a terminal."""
+
+
+class Display:
+    """Live progress of a run: how far it is and the newest numbers; plain lines where there is no terminal."""
+
+    def __init__(self, console: Console, title: str) -> None:
+        self.console, self.title = console, title
+        self.began = time.monotonic()
+        self.progress: Progress | None = None
+        self.last_line: float | None = None
+        # Redrawn four times a second, so that the clock runs on between two rounds.
+        self.live = Live(get_renderable=self._draw, console=console, refresh_per_second=4)
+
+    @staticmethod
+    @contextlib.contextmanager
+    def on_stderr(title: str, wanted: bool | None) -> Iterator["Display | None"]:
+        """The progress of a run from Python; None: shown where stderr is a terminal."""
+        console = Console(stderr=True)
+        if not (console.is_terminal if wanted is None else wanted):
+            yield None
+            return
+        with Display(console, title) as display:
+            yield display
+
+    def __enter__(self) -> "Display":
+        if self.console.is_terminal:
+            self.live.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Leave the last state on the screen and give the cursor back."""
+        if self.live.is_started:
+            self.live.stop()
+
+    def __call__(self, progress: "Progress") -> None:
+        """Show the newest round."""
+        self.progress = progress
+        now = time.monotonic()
+        is_due = self.last_line is None or now - self.last_line > QUIET_SECONDS
+        if not self.console.is_terminal and is_due and (progress.records or not progress.compiled):
+            self.last_line = now
+            text = f"{self.title}: {summary_line(progress)}"
+            self.console.print(text, highlight=False, soft_wrap=True)
+
+    def _draw(self) -> RenderableType:
+        progress = self.progress
+        clock = Text(f"{clock_time(time.monotonic() - self.began)} elapsed", style="dim")
+        top = Table.grid(padding=(0, 2))
+        if progress is None:
+            top.add_row(Text(self.title, style="bold"), "starting", clock)
+            return top
+        bar = ProgressBar(total=max(progress.max_steps, 1), completed=progress.step, width=24)
+        top.add_row(Text(self.title, style="bold"), bar, round_text(progress))
+        state = Text(status(progress), style="" if progress.compiled else "yellow")
+        numbers = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+        if progress.records:
+            values = newest(progress)
+            for name in values:
+                numbers.add_column(name, no_wrap=True)
+            numbers.add_row(*values.values())
+        return Group(top, numbers, Text.assemble(clock, ", ", state))
+
+
+def title_of(config: Mapping[str, Any]) -> str:
+    """What a run is, in a few words."""
+    first, last = config["seed"], config["seed"] + config["seeds"] - 1
+    seeds = f"seed {first}" if first == last else f"seeds {first} to {last}"
+    return f"{config['algo']} on {config['env']}, {seeds}"
+
+
+def round_text(progress: "Progress") -> str:
+    """How many rounds are done, and of how many at most."""
+    return f"round {progress.step} of at most {progress.max_steps}"
+
+
+def status(progress: "Progress") -> str:
+    """What is going on, or how long it will take."""
+    if progress.step >= progress.max_steps:
+        return "done"
+    if not progress.compiled:
+        return "compiling: once for these settings, then cached for later runs"
+    if progress.seconds_left is None:
+        return "time left: unknown until a round is over"
+    return f"at most {duration(progress.seconds_left)} left"
+
+
+def newest(progress: "Progress") -> dict[str, str]:
+    """The numbers of the newest round of each seed, lowest to highest over the seeds."""
+    records = progress.records
+    speed = progress.env_steps / max(progress.seconds, 1e-9)
+    values = {
+        "phase": " and ".join(dict.fromkeys(str(record["phase"]) for record in records)) or "-",
+        "policies": _span(records, "policies", "{:.0f}"),
+        "steps per seed": _span(records, "env_steps", "{:,.0f}"),
+        "steps/s": f"{speed:,.0f}" if progress.env_steps else "-",
+        "bonus": _span(records, "train/bonus", "{:.3g}"),
+        "return": _span(records, "return", "{:.2f}"),
+        "coverage": _span(records, "coverage", "{:.0%}"),
+    }
+    # Baselines have no cover, and some environments no grid cells.
+    absent = [name for name in ("policies", "coverage") if not any(name in record for record in records)]
+    return {name: value for name, value in values.items() if name not in absent}
+
+
+def summary_line(progress: "Progress") -> str:
+    """The newest round in one line."""
+    values = newest(progress) if progress.records else {}
+    numbers = ", ".join(f"{name} {value}" for name, value in values.items() if value != "-")
+    return "; ".join(part for part in (round_text(progress), numbers, status(progress)) if part)
+
+
+def _span(records: Iterable[Mapping[str, Any]], name: str, form: str) -> str:
+    """Lowest to highest over the seeds."""
+    values = [record[name] for record in records if record.get(name) is not None]
+    if not values:
+        return "-"
+    low, high = form.format(min(values)), form.format(max(values))
+    return low if low == high else f"{low} to {high}"
+
+
+def duration(seconds: float) -> str:
+    """A duration short enough for a line."""
+    if seconds < 90:
+        return f"{max(seconds, 0):.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def clock_time(seconds: float) -> str:
+    """A time as a clock shows it, such as 1:02:03."""
+    minutes, seconds = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"

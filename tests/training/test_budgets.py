@@ -1,0 +1,156 @@
+"""Budgets of steps and time, targets, and going on with a run that is finished or stopped."""
+
+import dataclasses
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import pcpg
+from pcpg.algorithms import ALGORITHMS, preset
+from pcpg.config import ConfigError, PCPGConfig
+from pcpg.practice.budget import Budget, Limits, budgeted, read_steps, read_time, steps_of_round
+from pcpg.runs.metrics import read_metrics
+from pcpg.state import DONE, EXPLOIT, EXPLORE
+
+pytestmark = pytest.mark.slow
+
+Tiny = Callable[..., dict[str, Any]]
+ROUND = (3 * 64 + 32) * 3
+"""Steps of a tiny round on the lock of horizon 2: three updates of 64 episodes and a visit of 32."""
+
+
+def train(tiny: Tiny, algo: Any = "pcpg", **options: Any) -> pcpg.Run:
+    return pcpg.train("CombinationLock-v0", algo, horizon=2, config=tiny(algo)["agent"], **options)
+
+
+@pytest.mark.parametrize(
+    ("given", "steps"),
+    [("500k", 500_000), ("1M", 10**6), ("2.5M", 2_500_000), ("200000", 200_000), (300, 300), ("1_000", 1000)],
+)
+def test_steps_are_read_as_people_write_them(given: int | str, steps: int) -> None:
+    assert read_steps(given) == (steps, False)
+    assert read_steps(f"+{given}") == (steps, True)
+
+
+@pytest.mark.parametrize(("given", "seconds"), [("90s", 90), ("10m", 600), ("1.5h", 5400), ("1h30m", 5400), (45, 45)])
+def test_times_are_read_as_people_write_them(given: float | str, seconds: float) -> None:
+    assert read_time(given) == (seconds, False)
+    assert read_time(f"+{given}" if isinstance(given, str) else f"+{given}s") == (seconds, True)
+
+
+@pytest.mark.parametrize("wrong", ["", "many", "5x", "-3k", "0", "k"])
+def test_what_is_no_number_of_steps_or_no_time_is_refused(wrong: str) -> None:
+    with pytest.raises(ConfigError, match="steps must be a number such as 500k"):
+        read_steps(wrong)
+    with pytest.raises(ConfigError, match="a time must be such as 90s"):
+        read_time(wrong)
+
+
+@pytest.mark.parametrize("algo", list(ALGORITHMS))
+@pytest.mark.parametrize("env_id", ["CombinationLock-v0", "DeepSea-v0", "gymnasium:CartPole-v1", "gymnasium:Taxi-v4"])
+@pytest.mark.parametrize("steps", [300_000, 5_000_000])
+def test_the_schedule_fits_the_budget_and_working_it_out_again_changes_nothing(
+    algo: str, env_id: str, steps: int
+) -> None:
+    env, limits = pcpg.make(env_id), Limits(steps)
+    config = budgeted(preset(env_id, algo), env, limits)
+    assert budgeted(config, env, limits) == config
+    if algo == "pcpg-replay":
+        assert config.replay.capacity + config.exploit.visit_episodes * env.max_steps == steps
+        return
+    assert 3 * steps_of_round(config, env) <= steps
+    if isinstance(config, PCPGConfig):  # room for as many policies as the budget may hold
+        assert config.explore.max_policies * steps_of_round(config, env) >= steps
+        given = dataclasses.replace(config, explore=dataclasses.replace(config.explore, max_policies=5))
+        assert budgeted(given, env, limits).explore.max_policies == 5
+    else:
+        assert config.budget == steps
+
+
+def test_without_a_budget_the_settings_are_what_they_were() -> None:
+    env = pcpg.make("gymnasium:CartPole-v1")
+    config = preset("gymnasium:CartPole-v1", "pcpg")
+    assert budgeted(config, env, Limits()).explore.max_policies == 10
+    assert "limits" not in pcpg.api.RunConfig("Chain-v0", "ppo", preset("Chain-v0", "ppo")).to_json()
+
+
+def test_a_budget_that_holds_no_three_rounds_is_refused(tiny: Tiny) -> None:
+    with pytest.raises(ConfigError, match=r"a budget of 100 steps is too small .* give at least"):
+        train(tiny, total_steps=100)
+
+
+def test_pcpg_spends_half_of_its_steps_on_the_cover_and_the_rest_on_the_task(tiny: Tiny, tmp_path: Path) -> None:
+    steps = 14 * ROUND
+    run = train(tiny, total_steps=steps, out=tmp_path / "run")
+    assert steps <= run.summary["env_steps"][0] < steps + ROUND
+    explored = [row for row in read_metrics(run.folder.metrics) if row["phase"] == "explore"]
+    assert explored[-1]["env_steps"] >= steps / 2 > explored[-2]["env_steps"]
+    # Stopped by its observer, it is as far as it is; resumed, it ends with the same bytes.
+    cut = train(tiny, total_steps=steps, out=tmp_path / "cut", observer=lambda progress: progress.step < 5)
+    assert not cut.is_finished and cut.summary["rounds"] == 5
+    assert cut.policy.act([0.0] * run.env.observation_space.shape[0]) in range(10)
+    again = pcpg.resume(tmp_path / "cut")
+    for name in ("config.json", "metrics.jsonl", "policy.safetensors", "summary.json"):
+        assert (again.path / name).read_bytes() == (run.path / name).read_bytes()
+    # Finished, it goes on.
+    before = (run.path / "metrics.jsonl").read_bytes()
+    more = pcpg.resume(run.path, total_steps=f"+{2 * ROUND}")
+    assert more.is_finished and more.config.limits.steps == run.summary["env_steps"][0] + 2 * ROUND
+    assert more.summary["env_steps"][0] >= more.config.limits.steps
+    assert (run.path / "metrics.jsonl").read_bytes().startswith(before)
+    with pytest.raises(ConfigError, match="are none more"):
+        pcpg.resume(run.path, total_steps=10)
+    with pytest.raises(ConfigError, match=r"say how many more, as in --steps \+500k"):
+        pcpg.resume(run.path, until=3.0)
+
+
+def test_a_baseline_goes_on_with_more_and_ends_at_a_target(tiny: Tiny, tmp_path: Path) -> None:
+    run = train(tiny, "ppo", until=-100.0)
+    assert run.summary["rounds"] == 1, "any return is above the target"
+    with pytest.raises(ConfigError, match="say for how long it is to go on"):
+        pcpg.resume(run.path, until=3.0)
+    more = pcpg.resume(run.path, total_steps="+2k", until=1000.0)
+    assert more.summary["env_steps"][0] >= run.summary["env_steps"][0] + 2000
+
+
+def test_the_command_line_has_the_same_limits(cli: Callable[..., Any], config_file: Any, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    answer = cli("train", "--config", config_file("ppo", seeds=1), "--until", -100, "--out", out, "--json")
+    assert answer.json["env_steps_per_seed"] == ROUND
+    assert "a seed ends at a return of -100" in answer.err
+    resumed = cli("resume", out, "--steps", "+1k", "--until", 1000, "--json").json
+    assert resumed["env_steps_per_seed"] >= ROUND + 1000
+    assert cli("resume", out, "--steps", "1x").code == 2
+
+
+def state(phase: int, **entries: Any) -> Any:
+    made = SimpleNamespace(phase=phase, env_steps=100, round=4, last_return=1.0, phase_round=0, **entries)
+    made._replace = lambda **changes: SimpleNamespace(**(vars(made) | changes))
+    return made
+
+
+def test_no_round_is_begun_that_would_likely_end_after_the_time() -> None:
+    late, early = (Budget(Limits(seconds=100.0), time.monotonic() - spent) for spent in (85.0, 70.0))
+    assert late.is_over(state(EXPLOIT)) and not early.is_over(state(EXPLOIT))  # four rounds so far: 21 s each, 17.5 s
+    assert late.after_round(state(EXPLOIT)).phase == DONE
+    assert early.after_round(state(EXPLOIT)).phase == EXPLOIT
+    assert early.ends_exploration(state(EXPLORE), has_task=True)
+    assert not early.ends_exploration(state(EXPLORE), has_task=False)
+    # A seed that keeps its data still learns the task from them.
+    assert late.after_round(state(EXPLORE, kept=None)).phase == EXPLOIT
+
+
+def test_a_target_ends_a_seed_in_any_phase() -> None:
+    budget = Budget(Limits(until=1.0))
+    assert budget.after_round(state(EXPLORE)).phase == DONE and budget.after_round(state(EXPLOIT)).phase == DONE
+    assert Budget(Limits(until=1.5)).after_round(state(EXPLOIT)).phase == EXPLOIT
+
+
+def test_a_run_that_exploits_a_cover_has_none_of_its_limits(tiny: Tiny) -> None:
+    explored = train(tiny, total_steps=14 * ROUND, until=100.0)
+    exploited = pcpg.exploit(explored, config={"exploit": {"num_rounds": 1}})
+    assert exploited.config.limits == Limits() and exploited.summary["rounds"] == 1
