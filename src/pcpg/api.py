@@ -127,6 +127,7 @@ def exploit(
     out: str | os.PathLike[str] | None = None,
     config: Mapping[str, Any] | None = None,
     lanes: int = 0,
+    new_steps: int | str = 0,
     observer: Observers = None,
     progress: bool | None = None,
     loggers: Iterable[Logger | str] = (),
@@ -145,6 +146,8 @@ def exploit(
         out: the new run folder; by default a new temporary one.
         config: changes to the settings, as in `{"exploit": {"num_rounds": 20}}`.
         lanes: width of the program over seeds; 0 chooses by the device.
+        new_steps: where the run kept its data, steps that each task may take in the environment, as in "50k"; 0: the
+            data alone.
         observer: called with a `Progress` before the first round and after each; as in `train`.
         progress: show how far it is; by default where stderr is a terminal.
         loggers: get every report that metrics.jsonl gets.
@@ -173,6 +176,7 @@ def exploit(
             seed=seed,
             seeds=seeds,
             lanes=lanes,
+            new_steps=new_steps,
             reward=reward,
         )
         path = Path(tempfile.mkdtemp(prefix="pcpg-")) / "run" if out is None else Path(out)

@@ -271,10 +271,11 @@ class ReplayExploitConfig:
     the episodes rolled in through the cover, what it meets is kept, and the values are fitted again. 0: none, the data
     alone; -1: a quarter of those of exploration."""
     tolerance: float = 0.1
-    """How much less a policy may earn than its values promise, as a share of the range of returns met so far."""
+    """How much less a policy may earn than its values promise, as a share of the range of returns met so far; with -1
+    all steps are taken that are allowed."""
 
     def __post_init__(self) -> None:
-        positive(self, "refine", "tolerance")
+        positive(self, "refine")
         if self.steps < -1:
             raise ValueError(f"steps must be -1 (by the formula) or more, got {self.steps}")
         if self.steps > 0 and self.visit_episodes == 0:

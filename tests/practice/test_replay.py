@@ -128,8 +128,35 @@ def test_the_data_of_a_maze_lead_to_goals_that_were_named_afterwards_without_a_n
     assert goals.evaluate(10).mean_return == [1.0] * 4
     again = pcpg.load(tmp_path / "goals")
     np.testing.assert_array_equal(again.evaluate(3).returns, goals.evaluate(3).returns)
+    some = pcpg.exploit(explored, goals=4, new_steps="7k", out=tmp_path / "some")
+    assert all(0 < steps <= 7000 for steps in some.summary["env_steps"])
+    assert some.evaluate(10).mean_return == [1.0] * 4
     lazy = pcpg.exploit(explored, reward=lambda observation, action: (action == 4).astype(float))
     assert lazy.policy.act(np.asarray(explored.env.reset(jax.random.key(0), explored.env.instance(0))[0])) == 4
+
+
+def test_a_task_is_played_and_fitted_again_within_its_steps_and_can_be_resumed(tmp_path: Path) -> None:
+    settings: Any = {"algo": "pcpg-replay", "size": 5, "config": TINY | {"exploit": {"steps": 400, "tolerance": -1.0}}}
+    explored = pcpg.train("DeepSea-v0", out=tmp_path / "explored", **settings)
+    rows = [json.loads(line) for line in (explored.path / "metrics.jsonl").read_text().splitlines()]
+    assert [row["phase"] for row in rows].count("exploit") == 1 + 400 // (32 * 5)
+    changes: Any = {"new_steps": 400, "config": {"exploit": {"visit_episodes": 8, "tolerance": -1.0}}}
+    whole = pcpg.exploit(explored, reward=pay_less, out=tmp_path / "whole", **changes)
+    assert whole.summary["env_steps"][0] == 400
+
+    def observe(progress: Any) -> None:
+        if progress.step == 4:
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        pcpg.exploit(explored, reward=pay_less, out=tmp_path / "cut", observer=observe, **changes)
+    resumed = pcpg.resume(tmp_path / "cut", reward=pay_less)
+    assert files_of(resumed.path) == files_of(whole.path)
+
+
+def pay_less(observation: Any, action: Any) -> Any:
+    """Another reward than the environment's."""
+    return (action == 0) * 0.5 + observation.sum() * 0.0 - 0.4
 
 
 def test_continuous_actions_are_chosen_from_a_grid(tmp_path: Path) -> None:

@@ -77,6 +77,9 @@ class ExploitFlags:
     """Run folder to create; by default a new one under runs/."""
     lanes: int = 0
     """How many seeds run side by side; 0 chooses by the device."""
+    steps: Annotated[str, tyro.conf.arg(metavar="N")] = ""
+    """New environment steps that each task may take, as in 50k, where a run kept its data; by default none: the task is
+    learned from the data alone."""
     num_groups: int | None = None
     """Groups of episodes that share a roll-in policy; by default as in exploration."""
     log: LogFlag = ()
@@ -106,6 +109,7 @@ def exploit(arguments: list[str], console: Console) -> int:
         seed=flags.seed,
         seeds=flags.seeds,
         lanes=flags.lanes,
+        new_steps=flags.steps,
     )
     check_loggers(flags.log)
     return train_folder(start_in(flags.out, config, "exploit"), console, flags.json, flags.log)

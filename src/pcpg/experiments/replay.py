@@ -143,9 +143,7 @@ def _cell(flags: Flags, name: str, world: World, seeds: int, changes: Mapping[st
 
 def _goals_cell(flags: Flags, name: str, explored: RunFolder) -> Cell:
     defaults = exploit_defaults(explored)
-    steps = {"steps": int(GOALS[name].target or 0), "visit_episodes": 16}
-    agent = harness.changed(defaults.agent, {"exploit": steps}) if steps["steps"] else defaults.agent
-    config = exploit_config(defaults, agent=agent, env_options={"goals": NUM_GOALS})
+    config = exploit_config(defaults, env_options={"goals": NUM_GOALS}, new_steps=int(GOALS[name].target or 0))
     return Cell(name, config, f"pcpg reproduce replay --scale {flags.scale} --worlds maze-20 {name}")
 
 

@@ -33,6 +33,7 @@ class Kept:
         self.size = 0  # transitions so far
         self.listed = np.zeros(0, np.int64)  # of observations, by number: their rows where all are listed (`Listed`)
         self._ends: np.ndarray | None = None  # under the reward of then, where there is another now
+        self._is_shared = False  # with one under another reward: copied before it grows
         self._observations = np.zeros((256, *shape), dtype)
         self._numbers: dict[bytes, int] = {}
         self._columns = {
@@ -59,6 +60,7 @@ class Kept:
 
     def numbers_of(self, observations: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The number of each observation [n], and those that are new, which are added."""
+        self._own()
         size = int(np.prod(observations.shape[1:], dtype=int))
         flat = np.ascontiguousarray(observations).reshape(len(observations), size)
         rows = flat.view(np.dtype((np.void, flat.dtype.itemsize * flat.shape[1]))).reshape(-1)
@@ -114,12 +116,15 @@ class Kept:
 
     def add(self, batch: Batch) -> None:
         """Keep the transitions of a round; its observations are known by number already."""
+        self._own()
         end = self.size + len(batch.code)
         for name, column in self._columns.items():
             if end > len(column):
                 column = np.concatenate([column, np.zeros(max(end - len(column), len(column)), column.dtype)])
                 self._columns[name] = column
             column[self.size : end] = getattr(batch, name)
+        if self._ends is not None:
+            self._ends = np.concatenate([self._ends, batch.terminated | batch.truncated])
         self.size = end
 
     @property
@@ -150,7 +155,7 @@ class Kept:
     def relabelled(self, reward: np.ndarray, terminated: np.ndarray | None) -> "Kept":
         """The same transitions under another reward; everything else is shared."""
         other = copy.copy(self)
-        other._ends = self.ends
+        other._ends, other._is_shared = self.ends, True
         ends = self.column("terminated") if terminated is None else terminated
         other._columns = self._columns | {"reward": reward.astype(np.float32), "terminated": ends}
         return other
@@ -169,6 +174,14 @@ class Kept:
         """Keep a round that was read from disk."""
         self.numbers_of(batch.observations)
         self.add(batch)
+
+    def _own(self) -> None:
+        """Have arrays of its own: those of a relabelled one are those of the data it was made from."""
+        if not self._is_shared:
+            return
+        self._is_shared, self._numbers, self._observations = False, dict(self._numbers), self.observations.copy()
+        self._columns = {name: column[: self.size].copy() for name, column in self._columns.items()}
+        self.listed = self.listed.copy()
 
     def _add_observations(self, new: np.ndarray) -> None:
         end = len(self._numbers)

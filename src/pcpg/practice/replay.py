@@ -195,7 +195,7 @@ class ReplayAgent:
         places = kept.of_every_pair(MOST_OF_A_PAIR)
         scale = settled_scale(self, kept, np.unique(kept.column("code")[places]))
         return {
-            "kept": kept if found is None else kept.relabelled(*found),
+            "kept": kept.relabelled(*(found or (kept.column("reward"), None))),
             "phase": int32(EXPLOIT),
             "explored": np.asarray(kept.size, np.int64),
             "sample": Sample(places, np.ones(len(places), np.float32)),
@@ -287,9 +287,11 @@ class ReplayAgent:
         exploit, size = self.config.exploit, kept_of(state).size
         steps = exploit.steps if exploit.steps >= 0 else int(state.explored) // 4
         evaluation = exploit.visit_episodes * self.env.max_steps
-        # The first evaluation is counted, but is none of the steps that learning was allowed.
-        spent = size - int(state.explored) - evaluation
-        return max(0, (steps - max(spent, 0)) // evaluation) if evaluation else 0
+        # Where it was explored too, the first evaluation is none of the steps that learning is allowed.
+        free = evaluation if self.covers is None else 0
+        spent, room = max(size - int(state.explored) - free, 0), self.config.replay.capacity + free - size
+        room = room if self.covers is None else steps
+        return max(0, min(steps - spent, room) // evaluation) if evaluation else 0
 
     def _extend(self, state: ReplayState, cover: Members, played: Model, seen: Seen) -> Members:
         """The cover with the policy that played; where features are new, those before it are rolled in no more."""
