@@ -18,6 +18,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from pcpg.algorithm1 import Explored
 from pcpg.theory import analysis, critic, exact, npg, parameters, samplers, tabular
 from pcpg.theory.learners import problem
 from pcpg.theory.learners.layout import Episodes, Streams
@@ -144,6 +145,24 @@ def test_a_run_ends_after_rounds_in_a_row_that_meet_too_little_that_is_unknown(m
     assert len(played(with_(N=6), "exact", monkeypatch).rounds) == 6
 
 
+def test_the_record_of_a_round_has_the_probability_of_unknown_pairs():
+    """The policy plays 0 or 1 evenly in s0 and 0 in s1; (s0, 0), (s0, 1), (s1, 0) weigh 1/4, 1/4 and 1/2."""
+    oracle = tabular.Oracle(MDP, tabular.primal_features(MDP, PHI, ONE), ONE, "exact", 0)
+    b = np.array([[2.0, 0.0], [0.0, 0.0]])
+    made = npg.Improved(np.zeros((2, 2)), np.array(1), *(np.zeros(1) for _ in range(3)))
+    now = Explored(np.array([[0.5, 0.5], [1.0, 0.0]]), None, improved=made)
+    record = tabular._record(oracle, 3, now, tabular.Bonus(b, b, 0.0))
+    assert record.escape == pytest.approx(0.25) and record.value_bonus == pytest.approx(0.5 + 0.25 / 0.25)
+    assert (record.n, record.known_pairs, record.chosen) == (3, 3, 1)
+
+
+def test_samples_of_one_pair_count_by_their_mean():
+    """Three samples of (s0, 0) with mean 2 and one of (s1, 0) at 4: (3/8 * 2 + 1/4 * 4) / (3/16 + 1/4)."""
+    s, a, y = np.array([0, 0, 1, 0]), np.zeros(4, np.int64), np.array([1.0, 2.0, 4.0, 3.0])
+    theta = critic.fit_samples(PHI, critic.regression(PHI, None, np.inf), ONE, s, a, y)
+    assert theta[0] == pytest.approx(1.75 / (7 / 16))
+
+
 def test_a_critic_of_two_features_shrinks_both_by_one_multiplier():
     """Weights 4/5 and 1/5 on one-hot features with targets 2 and 4: with mu = 1/5, theta = (8/5, 2)."""
     weights, target = np.array([[0.8, 0.2]]), np.array([[2.0, 4.0]])
@@ -198,7 +217,9 @@ def test_the_critic_of_table_1s_pc_pg_fits_Q_less_b_and_is_cut_at_W():
 
 def test_every_term_of_the_agnostic_bound_by_hand():
     """gamma = 1/2, A = 2, T = 4, N = 3, W = 5, beta = 1/4, lambda = 1, I = 6, eps_stat = 1/3, eps_bias = 1/8."""
-    found = analysis.agnostic_bound(MDP, T=4, N=3, W=5.0, beta=0.25, ridge=1.0, gain=6.0, eps_stat=1 / 3, eps_bias=1 / 8)
+    found = analysis.agnostic_bound(
+        MDP, T=4, N=3, W=5.0, beta=0.25, ridge=1.0, gain=6.0, eps_stat=1 / 3, eps_bias=1 / 8
+    )
     assert found.npg == pytest.approx(2 * 5 * np.sqrt(np.log(2)) / 2 * 2)
     assert found.ridge == pytest.approx(4 * 0.5 * 5 * 2)
     assert found.statistics == pytest.approx(2 * 0.5 * 2)
@@ -217,16 +238,16 @@ def test_the_aggregation_bias_by_hand():
 
 
 def test_the_theorems_numbers_by_hand():
-    """eps = 1/10, gamma = 1/2, A = 2, W = 1, gain(N) = 1, d_hat = 3, delta = 1/10; x = eps (1-gamma) = 1/20."""
-    found = parameters.theorem(0.1, 0.5, num_actions=2, W=1.0, gain=lambda N: 1.0, intrinsic_dim=3.0)
+    """eps = 1/10, gamma = 1/2, A = 2, W = 2, gain(N) = 1/4, d_hat = 3, delta = 1/10; x = eps (1-gamma) = 1/20."""
+    found = parameters.theorem(0.1, 0.5, num_actions=2, W=2.0, gain=lambda N: 0.25, intrinsic_dim=3.0)
     paper, true = found.paper, found.corrected
-    assert paper.T == true.T == pytest.approx(1600 * np.log(2))
-    assert (paper.beta, true.beta) == (pytest.approx(1 / 1600), pytest.approx(1 / 12800))
+    assert paper.T == true.T == pytest.approx(6400 * np.log(2))
+    assert (paper.beta, true.beta) == (pytest.approx(1 / 6400), pytest.approx(1 / 51200))
     assert paper.N == 4 * 8000 and true.N == 128 * 1000 * 16
-    assert paper.eps_stat == pytest.approx(1 / 32000) and true.eps_stat == pytest.approx(4 / true.N)
-    assert paper.K == pytest.approx(32 * paper.N**2 * np.log(paper.N * 3 * 10))
-    assert true.K == pytest.approx(32 * true.N**2 * np.log(8 * true.N * 3 * 10))
-    assert paper.M == pytest.approx(144 * np.log(paper.N * paper.T * 10) * 1e6 * 2**10)
+    assert paper.eps_stat == pytest.approx(1 / 8000) and true.eps_stat == pytest.approx(16 / true.N)
+    assert pytest.approx(32 * paper.N**2 * np.log(paper.N * 3 * 10)) == paper.K
+    assert pytest.approx(32 * true.N**2 * np.log(8 * true.N * 3 * 10)) == true.K
+    assert pytest.approx(144 * np.log(paper.N * paper.T * 10) * 1e6 * 2**10) == paper.M
     assert true.pairs_critic == pytest.approx(true.N * true.T * true.M)
     assert true.pairs_covariance == pytest.approx(true.N * true.K)
     assert true.steps_total == pytest.approx(true.pairs_critic * 3 + true.pairs_covariance)
@@ -238,19 +259,19 @@ def test_the_samples_of_the_sgd_critic_by_hand():
     """gamma = 1/2, W = 1, eps_stat = 1/2, 20 failures: values to 3 a step, span 4, bias e = 1/88 of the cut."""
     M, H = parameters.sgd_samples(0.5, 1.0, 0.5, 20.0)
     e = 0.5 / 4 / (2 * 5 + 1)
-    assert H == pytest.approx(3 * np.log(6 / e) / np.log(2))
-    assert M == pytest.approx(((2 + 4 * np.sqrt(2 * np.log(20))) * (1 + H) / 0.25) ** 2)
+    assert pytest.approx(3 * np.log(6 / e) / np.log(2)) == H
+    assert pytest.approx(((2 + 4 * np.sqrt(2 * np.log(20))) * (1 + H) / 0.25) ** 2) == M
     assert parameters.sgd_samples(0.5, 1.0, 0.0, 20.0)[1] == 2.0  # one step, of reward and bonus
 
 
 def test_the_theorems_settings_of_table_1_are_the_corrected_numbers():
     made = theorem_settings(tiny_layout(), 6, epsilon=0.5)
     W = np.sqrt(6) * 4
-    assert made.W == pytest.approx(W) and made.beta == pytest.approx(0.25**2 / (32 * W**2))
+    assert pytest.approx(W) == made.W and made.beta == pytest.approx(0.25**2 / (32 * W**2))
     assert made.eta == pytest.approx(np.sqrt(np.log(2) / made.T) / W)
     asked = {"num_actions": 2, "W": W, "gain": parameters.gain_bound("finite", 6), "intrinsic_dim": 6.0}
     found = parameters.theorem(0.5, 0.5, **asked).corrected
-    assert (made.T, made.M, made.K) == tuple(int(np.ceil(x)) for x in (found.T, found.M, found.K))
+    assert tuple(int(np.ceil(x)) for x in (found.T, found.M, found.K)) == (made.T, made.M, made.K)
 
 
 def test_W_of_linear_MDPs_and_of_aggregations():

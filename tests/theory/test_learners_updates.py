@@ -381,4 +381,6 @@ def test_pc_pg():
     assert learner.batch == 2 and learner.behaviour()[0] == pytest.approx(improved)
     learner.learn(Episodes(seen.s, seen.a, np.full((1, 2, 2), 0.4)))  # 0.6 is the best return so far
     assert learner.policy()[0] == pytest.approx(improved) and learner.now.cover.policies.shape == (1, 2, 3, 2)
+    learner._keep_best(np.full((1, 3, 2), 0.5), Episodes(seen.s, seen.a, np.full((1, 2, 2), 0.3)))
+    assert learner.policy()[0] == pytest.approx(improved)  # 0.45 is less
     assert learner.now.bonus[0].tolist() == [[0, 0], [0, 0], [0, 0]]
