@@ -71,12 +71,20 @@ def fitted_q_iteration(mdp: TabularMDP, phi: Array, weights: Array, iterations: 
 
 
 def lsvi_ucb(
-    mdp: TabularMDP, phi: Array, episodes: int, length: int, scale: float, seed: int = 0, ridge: float = 1.0
+    mdp: TabularMDP,
+    phi: Array,
+    episodes: int,
+    length: int,
+    scale: float,
+    seed: int = 0,
+    ridge: float = 1.0,
+    batch: float = 0.0,
 ) -> Bootstrapped:
     """LSVI-UCB, stationary and discounted: greedy play on ridge regression plus scale sqrt(phi' Lambda^-1 phi).
 
-    After each episode of `length` steps the data are refitted by value iteration on the samples. The policy
-    returned is greedy without the bonus on all data, the most favourable reading.
+    After each episode of `length` steps the data are refitted by value iteration on the samples, or after this share
+    of all episodes so far, where a `batch` is given. The policy returned is greedy without the bonus on all data, the
+    most favourable reading.
     """
     phi = check_features(mdp, phi)
     if episodes < 1 or length < 1 or scale < 0.0 or ridge <= 0.0:
@@ -85,14 +93,18 @@ def lsvi_ucb(
     sim, rng = Simulator(mdp, np.random.default_rng(seed)), np.random.default_rng(seed + 1)
     counts = np.zeros((*mdp.shape, mdp.num_states))
     Q = np.full(mdp.shape, mdp.r_max / (1.0 - mdp.gamma))
-    for _ in range(episodes):
-        s = np.array([mdp.s0])
+    played = 0
+    while played < episodes:
+        together = min(max(1, int(batch * played)), episodes - played)
+        played += together
+        s = np.full(together, mdp.s0)
         for _ in range(length):
-            row = np.where(mdp.available[s[0]], Q[s[0]], -np.inf)
-            a = np.array([rng.choice(np.flatnonzero(row >= row.max() - 1e-12))])
+            rows = np.where(mdp.available[s], Q[s], -np.inf)
+            best = rows >= rows.max(1, keepdims=True) - 1e-12
+            a = (best * rng.random(best.shape)).argmax(1)  # ties at random
             sim.play(s)
             after = sim.move(s, a)
-            counts[s[0], a[0], after[0]] += 1.0
+            np.add.at(counts, (s, a, after), 1.0)
             s = after
         Q = _least_squares_values(mdp, phi, counts, scale, ridge)
     final = _least_squares_values(mdp, phi, counts, 0.0, ridge)

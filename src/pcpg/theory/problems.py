@@ -266,8 +266,8 @@ def linear_settings(kind: str, mode: str) -> Settings:
 def maze_settings(mode: str) -> Settings:
     """Practical settings for the small maze, tuned on seeds 100 to 119.
 
-    At the end of a corridor a pair has 1/1000 of rho_mix or less, too little for a critic of 1,000 pairs to see: D-optimal
-    weights send the roll-in there. With uniform ones one seed in ten stopped half-way.
+    At the end of a corridor a pair has 1/1000 of rho_mix or less, too little for a critic of 1,000 pairs to see:
+    D-optimal weights send the roll-in there. With uniform ones one seed in ten stopped half-way.
     """
     if mode == "exact":
         return SMALL

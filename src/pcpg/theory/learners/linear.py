@@ -37,11 +37,12 @@ class LSVIUCB(tables.TabularLearner):
         Q_h = min(w_h' phi + scale beta sqrt(phi' Lambda_h^-1 phi), L - h),   V_h = max_a Q_h,   greedy play
         beta = c d L sqrt(ln(2 d T / p)),   lambda = scale^2
 
-    The paper's lambda is 1. It shrinks values by up to lambda / (N + lambda), which beta sqrt(1 / (N + lambda)) must make
-    up for: with a smaller beta alone optimism turns into pessimism, so lambda shrinks with its square. With T the samples so far, where the paper knows the total. Its c is an absolute constant that the theorem leaves
-    open; scale = 1 sets it to one. phi(s, a) is given, [S, A, d] over observed states of all layers, or one-hot on the
-    pairs of a layer: then d = W A, W states in a layer, Lambda is diagonal, and a pair that was not tried, which the
-    paper's beta puts at the upper cut, stays there whatever the scale.
+    The paper's lambda is 1. It shrinks values by up to lambda / (N + lambda), which beta sqrt(1 / (N + lambda)) must
+    make up for: with a smaller beta alone optimism turns into pessimism, so lambda shrinks with its square. T are the
+    samples so far, where the paper knows the total. Its c is an absolute constant that the theorem leaves open;
+    scale = 1 sets it to one. phi(s, a) is given, [S, A, d] over observed states of all layers, or one-hot on the pairs
+    of a layer: then d = W A, W states in a layer, Lambda is diagonal, and a pair that was not tried, which the paper's
+    beta puts at the upper cut, stays there whatever the scale.
     """
 
     delta: float = 0.1

@@ -156,7 +156,7 @@ def _instances(name: str, env: Any, seeds: Sequence[int], low: float, high: floa
 
 
 TREASURE = 0.3
-SLIP, GOOD_LEAF, OTHER_LEAF = 0.02, 0.4, 0.1
+SLIP, GOOD_LEAF, OTHER_LEAF = 0.02, 0.25, 0.05
 
 
 def noisy_sea(size: int, seeds: Sequence[int]) -> Episodic:
@@ -175,8 +175,8 @@ def noisy_sea(size: int, seeds: Sequence[int]) -> Episodic:
             for column in range(row + 1):
                 for a in range(2):
                     goes = a == right[row, column]
-                    for to, chance in ((column + 1, 1.0 - slip), (max(column - 1, 0), slip)) if goes else (
-                        (max(column - 1, 0), 1.0),
+                    for to, chance in (
+                        ((column + 1, 1.0 - slip), (max(column - 1, 0), slip)) if goes else ((max(column - 1, 0), 1.0),)
                     ):
                         after = end if row + 1 == size else (row + 1) * size + min(to, size - 1)
                         P[i, row * size + column, a, after] += chance
@@ -185,10 +185,8 @@ def noisy_sea(size: int, seeds: Sequence[int]) -> Episodic:
     return replace(layered(f"noisy sea of {size}", P, raw, 0, size, -cost, 1.0), noisy=True)
 
 
-
-
 def tree(depth: int, seeds: Sequence[int]) -> Episodic:
-    """A binary tree in which moves slip and leaves pay by chance: one pays with probability 0.4, the others 0.1.
+    """A binary tree in which moves slip and leaves pay by chance: one pays with probability 0.25, the others 0.05.
 
     A move goes to the child it names, or to its sibling with probability 0.02; the last decision, at a leaf, draws the
     reward. One try of a leaf says little, so who does not come back to what failed once misses the good one.

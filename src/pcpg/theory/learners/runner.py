@@ -64,7 +64,7 @@ class History(NamedTuple):
 class Settle(NamedTuple):
     """When a seed may end before its budget: it stayed epsilon-optimal while its samples grew `factor` times.
 
-    Each seed ends by itself: its returns stay what they were then, whoever runs beside it. A run ends with its last one.
+    Each seed ends by itself: its returns stay what they were then, whoever runs beside it. A run ends with its last.
     """
 
     epsilon: Array | float

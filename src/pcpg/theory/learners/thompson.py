@@ -73,8 +73,8 @@ class RLSVI(tables.TabularLearner):
 
     in episode k, as in Russo's Algorithm 1 (the model may depend on time, and values are not cut); W states in a
     layer. R is the sum of rewards of (h, s, a), N its visits. Greedy play. Russo's lambda is 1: the posterior of values
-    with noise beta_k and a prior of variance beta_k; with noise scale^2 beta_k and that prior lambda is scale^2. With less
-    noise and lambda = 1 what was tried once is shrunk below what it is worth, and not tried again.
+    with noise beta_k and a prior of variance beta_k; with noise scale^2 beta_k and that prior lambda is scale^2. With
+    less noise and lambda = 1 what was tried once is shrunk below what it is worth, and not tried again.
     """
 
     def __post_init__(self) -> None:
