@@ -90,7 +90,7 @@ THEORY = (
         "cover: mean in place of sum", TABULAR, "cover.visits.sum(0), labels", "cover.visits.mean(0), labels", GOLDEN
     ),
     Mutant(
-        "rho: weights ignored", TABULAR, '"n,nsa->sa", weights, cover', '"n,nsa->sa", 0 * weights + 1, cover', GOLDEN
+        "rho: weights ignored", TABULAR, '"n,nsa->sa", weights, visits', '"n,nsa->sa", 0 * weights + 1, visits', GOLDEN
     ),
     Mutant(
         "exact critic of r",

@@ -88,6 +88,7 @@ class TheoryRun:
     steps: int
     samples: dict[str, int]
     improvements: list[Improved] = field(default_factory=list)
+    designs: list[Array] = field(default_factory=list)  # weights of pi^0 .. pi^n in rho_mix^n, for each n
 
     @property
     def gains(self) -> list[float]:
@@ -102,7 +103,12 @@ class TheoryRun:
 
 def weighted_rho(cover: TabularCover, weights: Array) -> Array:
     """rho_mix: the mean of the cover's occupancies by these weights."""
-    return np.einsum("n,nsa->sa", weights, cover.visits)
+    return weighted_visits(cover.visits, weights)
+
+
+def weighted_visits(visits: Array, weights: Array) -> Array:
+    """The mean of occupancies [n, S, A] by weights [n]."""
+    return np.einsum("n,nsa->sa", weights, visits)
 
 
 def theory_bonus(
@@ -272,18 +278,20 @@ def run_oracle(oracle: Oracle, keep_iterates: bool = False) -> TheoryRun:
     """A run of Algorithm 1 with what answers it given."""
     empty = np.zeros((0, *oracle.mdp.shape))
     now = next_round(oracle, Explored(uniform_policy(oracle.mdp), TabularCover(empty, empty)))
-    bonuses, records, improvements, quiet = [now.bonus], [], [], 0
+    bonuses, designs, records, improvements, quiet = [now.bonus], [now.design], [], [], 0
     for n in range(oracle.settings.N):
         now = next_round(oracle, now)
         records.append(_record(oracle, n, now, bonuses[-1]))
         improvements += [now.improved] if keep_iterates else []
         quiet = quiet + 1 if has_stopped(oracle.settings, bonuses[-1].b, now.seen) else 0
         bonuses.append(now.bonus)
+        designs.append(now.design)
         if quiet == oracle.settings.patience:
             break
     chosen = choose(oracle, now.cover.policies)
     steps, samples = oracle.sim.steps, dict(oracle.samples)
-    return TheoryRun(now.cover.policies[chosen], chosen, now.cover, bonuses, records, steps, samples, improvements)
+    best = now.cover.policies[chosen]
+    return TheoryRun(best, chosen, now.cover, bonuses, records, steps, samples, improvements, designs)
 
 
 def _record(oracle: Oracle, n: int, now: Explored, bonus: Bonus) -> RoundRecord:
