@@ -29,8 +29,8 @@ from pcpg.theory.theorems import THEOREMS, Size, Theorem
 
 MakeProblem = Callable[[Sequence[int]], "Episodic | TabularMDP"]
 PROBLEMS: dict[str, MakeProblem] = {}
-REFERENCES: dict[str, str] = {}
-"""FILE:NAME of each learner that is not the library's."""
+REFERENCES: dict[str, str | None] = {}
+"""FILE:NAME of each learner that is not the library's; None where no other process can find it."""
 DECISIONS = 20
 
 
@@ -54,10 +54,18 @@ def learner(
         raise ValueError(f"name must be a new one, got {name!r}, which is the library's")
     if row not in ROWS:
         raise ValueError(f"row must be one of {', '.join(ROWS)}, got {row!r}")
-    reference = reference_of(make)
-    COMPARATORS[name] = Comparator(label or name, _with_scale(make), row, source or Path(reference).name)
-    REFERENCES[name] = reference
+    REFERENCES[name] = reference_of(make)
+    COMPARATORS[name] = Comparator(label or name, _with_scale(make), row, source or "own")
     return name
+
+
+def forget(name: str) -> None:
+    """Take back a learner or a problem that is not the library's, and what is proved of it."""
+    PROBLEMS.pop(name, None)
+    if name in REFERENCES:
+        REFERENCES.pop(name)
+        COMPARATORS.pop(name)
+        THEOREMS.pop(name, None)
 
 
 def problem(name: str, make: MakeProblem) -> str:
@@ -95,14 +103,23 @@ def _without_scale(make: Callable[..., Any], layout: Any, streams: Any, scale: f
     return make(layout, streams)
 
 
-def reference_of(make: Any) -> str:
-    """FILE:NAME by which another process finds a class or a function; a ValueError if it cannot."""
+def reference_of(make: Any) -> str | None:
+    """FILE:NAME by which another process finds a class or a function; None if it cannot."""
     name, file = getattr(make, "__qualname__", ""), None
-    with contextlib.suppress(TypeError):
+    with contextlib.suppress(TypeError, OSError):
         file = inspect.getsourcefile(make)
     if not name or "<" in name or file is None or not Path(file).exists():
-        raise ValueError(f"a learner must be a class or function at the top level of a file, got {make!r}")
+        return None
     return f"{Path(file).resolve()}:{name}"
+
+
+def check_processes(jobs: int) -> None:
+    """Raise a ValueError if learners would have to be found by other processes and cannot."""
+    lost = [name for name, reference in REFERENCES.items() if reference is None]
+    if jobs > 1 and lost:
+        raise ValueError(
+            f"a learner must stand at the top level of a file for jobs above 1, got {lost[0]!r}, which does not"
+        )
 
 
 def load(reference: str) -> Any:
@@ -149,7 +166,7 @@ def source_digest(name: str) -> str:
     make: Any = COMPARATORS[name].make
     while isinstance(make, partial):
         make = make.args[0] if make.args else make.func
-    todo, files = [inspect.getmodule(make), runner], {}
+    todo, files = [inspect.getmodule(make), runner], {} if reference_of(make) else {"": _bytecode(make)}
     while todo:
         module = todo.pop()
         file = getattr(module, "__file__", None)
@@ -161,3 +178,16 @@ def source_digest(name: str) -> str:
             if near is not None and near.__name__.startswith("pcpg.theory"):
                 todo.append(near)
     return hashlib.sha256("".join(sorted(files.values())).encode()).hexdigest()[:16]
+
+
+def _bytecode(make: Any) -> str:
+    """What a class or function does, for one that no file has."""
+    parts = [make, *vars(make).values()] if inspect.isclass(make) else [make]
+    codes = [part.__code__ for part in parts if hasattr(part, "__code__")]
+    text = repr(
+        [
+            (code.co_name, code.co_code, code.co_names, [c for c in code.co_consts if not hasattr(c, "co_code")])
+            for code in codes
+        ]
+    )
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -19,6 +19,7 @@ import numpy as np
 
 from pcpg.theory import exact
 from pcpg.theory.mdp import Array, TabularMDP, aggregation_features, one_hot_pairs, uniform_policy
+from pcpg.theory.parameters import aggregation_W
 from pcpg.theory.settings import Settings, beta_from_mass
 
 if TYPE_CHECKING:
@@ -288,17 +289,41 @@ def maze_settings(mode: str) -> Settings:
 SMALL = Settings(N=40, T=50, eta=20.0, beta=beta_from_mass(5e-4), M=1000, K=4000)
 
 
-NAMES = ("lock", "linear", "linear-lock", "chain", "deep-sea", "maze")
+def aggregated(seed: int, noise: float = 0.05, gamma: float = 0.8) -> Problem:
+    """A random MDP of eight states and three actions whose pairs of one label, of five, differ by a little noise."""
+    rng = np.random.default_rng(seed)
+    labels = rng.permutation(np.resize(np.arange(5), 24)).reshape(8, 3)
+    P = (1.0 - noise) * rng.dirichlet(np.full(8, 0.3), size=5)[labels] + noise * rng.dirichlet(np.ones(8), size=(8, 3))
+    r = np.clip((1.0 - noise) * rng.random(5)[labels] + noise * rng.random((8, 3)), 0.0, 1.0)
+    mdp = TabularMDP(P / P.sum(-1, keepdims=True), r, gamma)
+    return Problem(f"aggregated MDP, noise {noise:g}", mdp, aggregation_features(labels))
+
+
+NAMES = ("lock", "linear", "linear-lock", "chain", "deep-sea", "maze", "aggregated")
+
+
+def bound_W(problem: Problem) -> float:
+    """W of a problem: that of its linear MDP, or of the aggregation that its one-hot features are."""
+    if problem.linear is not None:
+        return problem.linear.W
+    return aggregation_W(problem.phi.shape[-1], problem.mdp.gamma)
 
 
 def make(name: str, size: int | None, seed: int, mode: str) -> tuple[Problem, Settings]:
-    """The problem of this name and seed with practical settings; `size` is its depth, length or side."""
+    """The problem of this name and seed with practical settings and its W; `size` is its depth, length or side."""
+    problem, settings = _made(name, size, seed, mode)
+    return problem, replace(settings, W=bound_W(problem))
+
+
+def _made(name: str, size: int | None, seed: int, mode: str) -> tuple[Problem, Settings]:
     if name == "lock":
         return lock(size or 4, seed), lock_settings(size or 4, mode)
     if name == "linear":
         return random_linear(seed), linear_settings("random", mode)
     if name == "linear-lock":
         return linear_lock(seed, size or 6), linear_settings("lock", mode)
+    if name == "aggregated":
+        return aggregated(seed), replace(linear_settings("random", mode), ridge=1.0, beta=beta_from_mass(0.05))
     if name == "maze":
         return maze(size or 8, seed), maze_settings(mode)
     if name not in ("chain", "deep-sea"):

@@ -111,13 +111,13 @@ def source_of(cell: Table1Cell) -> str:
     return own.source_digest(cell.arguments.get("algo", "pcpg"))
 
 
-def measure(cell: Table1Cell, references: dict[str, str] | None = None) -> tuple[Record, float]:
+def measure(cell: Table1Cell, references: dict[str, str | None] | None = None) -> tuple[Record, float]:
     """What is measured in a cell, and the seconds of processor time it took.
 
     `references` are those of learners that are not the library's: a process of its own has to find them.
     """
     for name, reference in (references or {}).items():
-        if name not in COMPARATORS:
+        if name not in COMPARATORS and reference is not None:
             own.learner(name, own.load(reference))
     started = time.process_time()
     found = MEASURES[cell.kind](**cell.arguments)

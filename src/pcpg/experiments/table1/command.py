@@ -16,7 +16,7 @@ from pcpg.experiments.table1.settings import SETTINGS, Experiment, Table1Setting
 from pcpg.experiments.table1.summary import summarise
 from pcpg.experiments.table1.table import short_table, tables
 from pcpg.theory.learners.registry import current_name
-from pcpg.theory.own import load_learner
+from pcpg.theory.own import check_processes, load_learner
 
 EXPERIMENTS: tuple[Experiment, ...] = ("A", "B", "C")
 
@@ -43,8 +43,6 @@ class ReproduceTable1:
     """One JSON object on stdout, everything else on stderr."""
 
     def __post_init__(self) -> None:
-        for reference in self.learners:
-            load_learner(reference)
         check_algos(self.algos)
         unknown = set(self.only) - set(EXPERIMENTS)
         if unknown or not self.only:
@@ -55,7 +53,10 @@ class ReproduceTable1:
             raise ValueError(f"jobs must be 0 (one per core) or more, got {self.jobs}")
 
     def __call__(self, console: Console) -> int:
-        settings, out = self.settings, Path(self.out)
+        settings, out, jobs = self.settings, Path(self.out), self.jobs or os.cpu_count() or 1
+        for reference in self.learners:
+            load_learner(reference)
+        check_processes(jobs)
         store = Store(out, self.command)
         first = first_cells(settings, check_algos(self.algos), self.only)
 
@@ -67,7 +68,7 @@ class ReproduceTable1:
                 first,
                 lambda record: cells_after(record, settings, self.only),
                 store,
-                self.jobs or os.cpu_count() or 1,
+                jobs,
                 notice,
             )
         except KeyboardInterrupt:
