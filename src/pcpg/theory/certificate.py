@@ -8,15 +8,15 @@ For every round n, with b = b^n, K its known states, d~ the occupancy of the aug
 
 with theta*^t a best fit under rho_mix. So V* - V^{n+1} is at most the sum of these terms, each a mean over t:
 
-| term       | what is measured                                                    | what the theorem has in its place        |
-|------------|---------------------------------------------------------------------|------------------------------------------|
-| regret     | of NPG against the comparator, by the critics' own scores           | ln A / (eta T) + eta range^2 / 8         |
-| statistics | norm(v^t) sqrt(eps_stat), v^t = sum d~ (pi* - pi^t) phi, the norm   | 2 sqrt(beta (n+1) eps_stat)              |
-|            | that of Sigma_rho^-1                                                | + 4 sqrt(beta lambda) W                  |
-| bias       | of the best fit along the comparator                                | 2 sqrt(A eps_bias)                       |
-| iterate    | what the chosen iterate is worth less than the mean one             | 0, the best is chosen                    |
-| potential  | Pr_{d^{n+1}}(unknown) / (1-gamma)^2                                 | c I_N / (N beta (1-gamma)^2), on average |
-| policy     | V^{n+1} less that of the returned policy, from fresh episodes       | 0, the best is chosen                    |
+| term       | what is measured                                             | what the theorem has in its place        |
+|------------|--------------------------------------------------------------|------------------------------------------|
+| regret     | of NPG against the comparator, by the critics' own scores    | ln A / (eta T) + eta range^2 / 8         |
+| statistics | norm(v^t) sqrt(eps_stat), v^t = sum d~ (pi* - pi^t) phi,     | 2 sqrt(beta (n+1) eps_stat)              |
+|            | the norm that of Sigma_rho^-1                                | + 4 sqrt(beta lambda) W                  |
+| bias       | of the best fit along the comparator                         | 2 sqrt(A eps_bias)                       |
+| iterate    | what the chosen iterate is worth less than the mean one      | 0, the best is chosen                    |
+| potential  | Pr_{d^{n+1}}(unknown) / (1-gamma)^2                          | c I_N / (N beta (1-gamma)^2), on average |
+| policy     | V^{n+1} less that of the returned one, from fresh episodes   | 0, the best is chosen                    |
 
 The first three over (1-gamma). All but the last are computed from the model, which no learner has: the certificate is
 of the analysis on this run, and says which of its terms is large. The last one is an empirical Bernstein bound (Maurer

@@ -239,6 +239,50 @@ def deluding_tree(depth: int = 8, gamma: float = 0.9, right_value: float = 0.4) 
     return _with_comparator(mdp, tree_features(mdp, inner), depth)
 
 
+def two_sided_tree(depth: int, inner_dim: int = 4, seed: int = 0, gamma: float = 0.9) -> BinaryTree:
+    """The tree whose left side is a tree too: on its leftmost path every node pays so that the path is worth 1/2.
+
+    Node k of the path has features of its own for its two actions, so that values along it can be realised exactly; all
+    others have random features orthogonal to these. A distribution that is to cover the comparator has to know the
+    path: what uniform play visits covers its last node with 2^-depth, so concentrability is of that order (the
+    paper's failure of concentrability).
+    """
+    nodes = 2 ** (depth + 1) - 1  # of each side, numbered as a heap behind s0; all last nodes lead to the end
+    S, end = 2 * nodes + 2, 2 * nodes + 1
+    if not 1 <= depth <= 7:
+        raise ValueError(f"depth must be 1 to 7, got {depth}")
+    rng = np.random.default_rng(seed)
+    P, r = np.zeros((S, 2, S)), np.zeros((S, 2))
+    P[0, 0, 1], P[0, 1, 1 + nodes] = 1.0, 1.0
+    for side in range(2):
+        first = 1 + side * nodes
+        for k in range(nodes):
+            last = 2 * k + 1 >= nodes
+            for a in range(2):
+                P[first + k, a, end if last else first + 2 * k + 1 + a] = 1.0
+            if last and side == 1:
+                r[first + k] = rng.uniform(0.0, 0.4, size=2)
+    P[end, :, end] = 1.0
+    path = [0, *(1 + 2**level - 1 for level in range(depth + 1))]  # s0 and the leftmost nodes
+    r[path[-1], 0] = LEFT_VALUE / gamma ** (depth + 1)
+    if r.max() > 1.0:
+        raise ValueError(f"gamma must be at least 2^(-1 / (depth + 1)) for a reward of at most one, got {gamma}")
+    own = 2 * len(path) + 1
+    phi = np.zeros((S, 2, own + inner_dim))
+    for i, s in enumerate(path):
+        phi[s, 0, 2 * i] = phi[s, 1, 2 * i + 1] = 1.0
+    phi[end, :, own - 1] = 1.0
+    others = np.setdiff1d(np.arange(S), [*path, end])
+    inner = rng.normal(size=(len(others), 2, inner_dim))
+    phi[others, :, own:] = inner / np.maximum(1.0, np.linalg.norm(inner, axis=-1, keepdims=True))
+    return _with_comparator(TabularMDP(P, r, gamma), phi, depth)
+
+
+def transition_rank(mdp: TabularMDP) -> int:
+    """The rank of P as a matrix of pairs by states: no linear MDP of a smaller dimension has these transitions."""
+    return int(np.linalg.matrix_rank(mdp.P.reshape(-1, mdp.num_states)))
+
+
 def exact_left_fit(mdp: TabularMDP, V: Array) -> tuple[float, float]:
     """theta_1 = 1/2 + gamma V(s1; r+b) and theta_3 = gamma V(s1; r+b): the fit of Q - b on the left path."""
     return LEFT_VALUE + mdp.gamma * float(V[1]), mdp.gamma * float(V[1])
