@@ -29,7 +29,7 @@ import numpy as np
 
 from pcpg.theory import critic, exact
 from pcpg.theory.analysis import augmented_comparator, augmented_mdp
-from pcpg.theory.mdp import Array, TabularMDP
+from pcpg.theory.mdp import Array, Index, TabularMDP
 from pcpg.theory.npg import known_states
 from pcpg.theory.samplers import Policies, Simulator, discounted_sums, reset
 from pcpg.theory.settings import Settings
@@ -120,12 +120,12 @@ def certify(
 
 
 def _round(
-    mdp: TabularMDP, phi: Array, labels: Array | None, s: Settings, found: TheoryRun, n: int, comparator: Array
+    mdp: TabularMDP, phi: Array, labels: Index | None, s: Settings, found: TheoryRun, n: int, comparator: Array
 ) -> _Round:
     g, b, made = 1.0 - mdp.gamma, found.bonuses[n].b, found.improvements[n]
     members = np.stack([exact.occupancy(mdp, pi) for pi in found.cover.policies[: n + 1]])
     rho = weighted_visits(members, found.designs[n])
-    factor = critic.factorise(phi, rho, labels)  # type: ignore[arg-type]
+    factor = critic.factorise(phi, rho, labels)
     known = known_states(b, mdp.available)
     path = exact.occupancy(augmented_mdp(mdp, b), augmented_comparator(mdp, b, comparator)).sum(1) * known
     d_star = exact.uniform_start_pairs(mdp, exact.occupancy(mdp, comparator).sum(1))
