@@ -114,7 +114,7 @@ def test_pcpg_loses_nothing_to_errors_off_the_comparators_path_and_fitted_q_iter
 
 
 def test_errors_on_the_comparators_path_cost_something_within_the_theorem(ratios):
-    """Two arms that look the same and differ by kappa: the theorem allows 2 kappa, who cannot tell them loses kappa/2."""
+    """Two arms that look the same differ by kappa: the theorem allows 2 kappa, who cannot tell them loses kappa/2."""
     for kappa in (0.1, 0.3):
         mdp, labels = TabularMDP(np.ones((1, 2, 1)), np.array([[0.5, 0.5 + kappa]]), 0.0), np.zeros((1, 2), int)
         found = tabular.run(mdp, np.ones((1, 2, 1)), Settings(N=4, T=10, beta=beta_from_mass(0.01)), "exact")

@@ -1,6 +1,7 @@
 """Learners, problems and theorems of one's own: the page's thirty lines, by command; measured again when changed."""
 
 import re
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,9 @@ from pcpg.experiments.table1.settings import SETTINGS
 from pcpg.experiments.table1.summary import summarise
 from pcpg.experiments.table1.table import main_table, short_table
 from pcpg.theory import own
+from pcpg.theory.learners import problem, runner
+from pcpg.theory.learners.curiosity import Curious
+from pcpg.theory.learners.layout import Streams
 from pcpg.theory.learners.registry import COMPARATORS
 from pcpg.theory.theorems import THEOREMS
 
@@ -92,3 +96,25 @@ def test_every_learner_of_the_table_has_a_theorem_and_a_digest_of_its_own_code()
     assert set(THEOREMS) == set(COMPARATORS)
     digests = {name: own.source_digest(name) for name in COMPARATORS}
     assert digests["ucbvi"] == digests["r-max"] != digests["psrl"]  # one file, and another
+
+
+def test_bonuses_without_a_guarantee_by_hand():
+    """(s0, 0) was met four times and led to x three times, to y once; two states in the next layer."""
+    layout = problem.noisy_lock(2, [0], static=1).layout
+    learner = {kind: Curious(layout, Streams([0], 1), kind=kind) for kind in ("count", "icm", "rnd")}
+    for made in learner.values():
+        made.counts.visits[0, 0, 0], made.counts.successors[0, 0, 0, :2] = 4.0, [3.0, 1.0]
+        made.arrivals[0, 1:3] = [3.0, 1.0]
+    assert learner["count"].intrinsic()[0, 0, 0] == pytest.approx(0.5)
+    assert learner["icm"].intrinsic()[0, 0, 0] == pytest.approx((1 - 10 / 16 + 1 / 4) / 2)
+    assert learner["rnd"].intrinsic()[0, 0, 0] == pytest.approx(0.75 * 0.8**6 + 0.25 * 0.8**2)
+
+
+def test_prediction_error_stays_with_the_noise_where_counts_and_random_targets_move_on():
+    made = problem.noisy_lock(4, [0, 1, 2])
+    assert made.optimal() == pytest.approx([0.5] * 3)
+    found = {}
+    for kind in ("icm", "rnd"):
+        history = runner.run(made, partial(Curious, kind=kind), [0, 1, 2], 3_000, points=10)
+        found[kind] = history.returns[:, -1]
+    assert found["rnd"].min() == pytest.approx(0.5) and found["icm"].max() < 0.2

@@ -12,9 +12,9 @@ from pcpg.cli.theory import Result, SeededOutput, check_horizon, check_seeds, fi
 from pcpg.theory import own
 from pcpg.theory.learners import problem as episodic_problems
 from pcpg.theory.learners import runner
-from pcpg.theory.learners.registry import COMPARATORS, current_name
+from pcpg.theory.learners.registry import BESIDE, COMPARATORS, current_name
 
-SIZES = {"lock": 4, "deep-sea": 8, "riverswim": 6, "random": 20, "tree": 3, "noisy-sea": 5}
+SIZES = {"lock": 4, "deep-sea": 8, "riverswim": 6, "random": 20, "tree": 3, "noisy-sea": 5, "noisy-lock": 6}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +27,7 @@ class CompareCommand(SeededOutput):
     """The scale factor of each, in the same order; by default its own, which for most is its paper's constants."""
     learner: tuple[str, ...] = ()
     """Learners of your own beside them, each as FILE:NAME."""
-    mdp: Literal["lock", "deep-sea", "riverswim", "random", "tree", "noisy-sea"] = "lock"
+    mdp: Literal["lock", "deep-sea", "riverswim", "random", "tree", "noisy-sea", "noisy-lock"] = "lock"
     """The problem."""
     problem: str | None = None
     """A problem of your own instead, as FILE:NAME of a function from seeds to an MDP or an episodic problem."""
@@ -52,7 +52,9 @@ class CompareCommand(SeededOutput):
         rows: Result = {}
         for i, name in enumerate([*map(current_name, self.algos), *own_names]):
             began, options = time.perf_counter(), {"scale": self.scales[i]} if self.scales else {}
-            history = runner.run(made, partial(COMPARATORS[name].make, **options), seeds, self.budget, self.points)
+            history = runner.run(
+                made, partial((COMPARATORS | BESIDE)[name].make, **options), seeds, self.budget, self.points
+            )
             needed = runner.samples_to(history, eps)
             rows[name] = {
                 "samples_to_epsilon": needed,
@@ -76,9 +78,10 @@ class CompareCommand(SeededOutput):
         return finish(result, self.out)
 
     def _check(self, own_learners: int) -> None:
-        unknown = [name for name in self.algos if current_name(name) not in COMPARATORS]
+        unknown = [name for name in self.algos if current_name(name) not in COMPARATORS | BESIDE]
         if unknown or not self.algos:
-            raise ValueError(f"algos must be some of {', '.join(COMPARATORS)}, got {' '.join(self.algos) or 'none'}")
+            valid = ", ".join(COMPARATORS | BESIDE)
+            raise ValueError(f"algos must be some of {valid}, got {' '.join(self.algos) or 'none'}")
         count = len(self.algos) + own_learners
         if self.scales and len(self.scales) != count:
             raise ValueError(f"scales must be {count}, one per algorithm, or none, got {len(self.scales)}")
@@ -98,6 +101,8 @@ class CompareCommand(SeededOutput):
             return episodic_problems.lock(size, seeds)
         if self.mdp == "deep-sea":
             return episodic_problems.deep_sea(size, seeds)
+        if self.mdp == "noisy-lock":
+            return episodic_problems.noisy_lock(size, seeds)
         if self.mdp in ("tree", "noisy-sea"):
             return (
                 episodic_problems.tree(size, seeds) if self.mdp == "tree" else episodic_problems.noisy_sea(size, seeds)

@@ -206,6 +206,33 @@ def tree(depth: int, seeds: Sequence[int]) -> Episodic:
     return replace(layered(f"tree of depth {depth}", P, raw, 0, depth + 1, 0.0, 1.0), noisy=True)
 
 
+def noisy_lock(horizon: int, seeds: Sequence[int], static: int = 8) -> Episodic:
+    """A lock with a television: of three actions one leads on, one to the dead end, one to noise, for the rest of time.
+
+    The right action of each of `horizon` levels leads on and the last one pays 1 with probability a half. Noise is one
+    of `static` states at each time, drawn anew whatever is done, and pays 1 with probability 0.02: who likes what it
+    cannot predict stays there.
+    """
+    if horizon < 1 or static < 1:
+        raise ValueError(f"horizon and static must be 1 or more, got {horizon} and {static}")
+    each, decisions = 2 + static, horizon
+    S = (decisions + 1) * each
+    P, raw = np.zeros((len(seeds), S, 3, S)), np.zeros((len(seeds), S, 3))
+    for i, seed in enumerate(seeds):
+        order = np.stack([np.random.default_rng([6, seed, h]).permutation(3) for h in range(decisions)])
+        for h in range(decisions):
+            good, after = h * each, (h + 1) * each
+            noise = slice(after + 2, after + each)
+            right, dead, away = order[h]
+            P[i, good, right, after] = P[i, good, dead, after + 1] = 1.0
+            P[i, good, away, noise] = 1.0 / static
+            P[i, good + 1, :, after + 1] = 1.0
+            P[i, good + 2 : after, :, noise] = 1.0 / static
+            raw[i, good + 2 : after] = 0.02
+        raw[i, (decisions - 1) * each, order[-1][0]] = 0.5
+    return replace(layered(f"noisy lock H={horizon}", P, raw, 0, decisions, 0.0, 1.0), noisy=True)
+
+
 def riverswim_mdp(length: int = 6, gamma: float = 0.95) -> TabularMDP:
     """RiverSwim (Strehl and Littman 2008): left is sure and pays 0.005 at the start, right is hard and pays 1.
 

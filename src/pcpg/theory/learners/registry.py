@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Literal, NamedTuple, get_args
 
+from pcpg.theory.learners.curiosity import Curious
 from pcpg.theory.learners.kwik import KWIK
 from pcpg.theory.learners.layout import EpisodicLearner, Layout, Streams
 from pcpg.theory.learners.linear import LSVIUCB
@@ -104,6 +105,12 @@ COMPARATORS: dict[str, Comparator] = {
     "psdp": Comparator("PSDP", PSDP, "policy search with restarts", "Bagnell et al. 2003", PSDP, True),
 }
 OLD_NAMES = {"pc-pg": "pcpg"}
+BESIDE: dict[str, Comparator] = {
+    "count": Comparator("count bonus", partial(Curious, kind="count"), "own", "Bellemare et al. 2016"),
+    "icm": Comparator("ICM's prediction error", partial(Curious, kind="icm"), "own", "Pathak et al. 2017"),
+    "rnd": Comparator("RND's prediction error", partial(Curious, kind="rnd"), "own", "Burda et al. 2018"),
+}
+"""Bonuses without a guarantee: `pcpg theory compare` runs them too, the table does not."""
 
 
 def current_name(name: str) -> str:
