@@ -260,7 +260,7 @@ def linear_settings(kind: str, mode: str) -> Settings:
         T=20, eta=10.0, ridge=ridge, beta=beta_from_mass(0.01, ridge), K=1000, M=300, estimate="discounted"
     )
     if kind == "lock":
-        return replace(practical, N=20, stop=0.01)
+        return replace(practical, N=20, stop=0.01, patience=3)
     return replace(practical, N=2, eta=6.0, select_episodes=50)
 
 
