@@ -24,6 +24,7 @@ import pcpg
 from pcpg.cli.flags import parse
 from pcpg.cli.main import COMMANDS, FreeCommand, Group, run_command
 from pcpg.runs.folder import RunFolder
+from pcpg.theory import own
 
 pytestmark = pytest.mark.slow
 
@@ -84,8 +85,8 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
             pytest.skip(f"{package} is not installed: pip install 'pcpg[docs]'")
     out = tmp_path_factory.mktemp("html")
     command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-d", f"{out}-trees", DOCS, out]
-    own = os.environ | {"PYTHONPATH": str(ROOT / "src"), "JAX_PLATFORMS": "cpu"}
-    done = subprocess.run(command, capture_output=True, text=True, env=own, check=False)
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "src"), "JAX_PLATFORMS": "cpu"}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     assert done.returncode == 0, done.stderr
     return out
 
@@ -214,6 +215,8 @@ APART = ("README.md", OWN_ENVIRONMENT, SB3, ALL_ABOUT)
 @pytest.mark.parametrize("page", [page for page in WITH_PYTHON if page not in APART])
 def test_the_python_of_a_page_runs_and_prints_what_the_page_says(page: str, place: Path) -> None:
     execute(page)
+    for name in [*own.REFERENCES, *own.PROBLEMS]:  # what a page registered
+        own.forget(name)
 
 
 @pytest.mark.filterwarnings("ignore::pcpg.api.RunWarning")

@@ -7,13 +7,13 @@ from hypothesis import strategies as st
 
 from pcpg.theory import analysis, critic, exact, examples, kernel, tabular
 from pcpg.theory.examples import fitted_q_iteration, lsvi_ucb, swamp
-from pcpg.theory.mdp import random_policy
+from pcpg.theory.mdp import TabularMDP, random_policy, uniform_policy, with_start
 from pcpg.theory.problems import random_linear_mdp
 from pcpg.theory.settings import Settings, beta_from_mass
 
 seeds = st.integers(0, 2**31)
 RIDGE = 1e-3
-tree_settings = Settings(N=8, T=40, eta=10.0, ridge=RIDGE, beta=beta_from_mass(0.01, RIDGE))
+tree_settings = Settings(N=8, T=40, eta=10.0, ridge=RIDGE, beta=beta_from_mass(0.01, RIDGE), stop=0.02)
 
 
 def uniform(mdp):
@@ -114,13 +114,17 @@ def test_pcpg_loses_nothing_to_errors_off_the_comparators_path_and_fitted_q_iter
 
 
 def test_errors_on_the_comparators_path_cost_something_within_the_theorem(ratios):
-    for kappa in (0.2, 0.6):
-        made = swamp(kappa, on_path=True)
-        found = tabular.run(made.mdp, made.phi, Settings(N=12, T=60, eta=10.0, beta=beta_from_mass(0.01)), "exact")
-        gap = exact.value(made.mdp, made.comparator) - exact.value(made.mdp, found.pi)
-        assert gap > 0.05
-        bound = analysis.aggregation_bias(made.mdp, made.labels, made.comparator)
+    """Two arms that look the same differ by kappa: the theorem allows 2 kappa, who cannot tell them loses kappa/2."""
+    for kappa in (0.1, 0.3):
+        mdp, labels = TabularMDP(np.ones((1, 2, 1)), np.array([[0.5, 0.5 + kappa]]), 0.0), np.zeros((1, 2), int)
+        found = tabular.run(mdp, np.ones((1, 2, 1)), Settings(N=4, T=10, beta=beta_from_mass(0.01)), "exact")
+        best = np.array([[0.0, 1.0]])
+        gap, bound = exact.value(mdp, best) - exact.value(mdp, found.pi), analysis.aggregation_bias(mdp, labels, best)
+        assert gap == pytest.approx(kappa / 2) and bound == pytest.approx(2 * kappa) and bound < exact.value(mdp, best)
         ratios.check("aggregation theorem: loss on the path", gap, bound)
+    made = swamp(0.2, on_path=True)
+    found = tabular.run(made.mdp, made.phi, Settings(N=12, T=60, eta=10.0, beta=beta_from_mass(0.01)), "exact")
+    assert exact.value(made.mdp, made.comparator) - exact.value(made.mdp, found.pi) > 0.05
 
 
 def test_the_swimmer_is_linear_in_its_kernel_with_the_stated_norm():
@@ -139,6 +143,37 @@ def test_the_kernel_explores_in_fewer_policies_than_one_hot_pairs_and_both_end_n
     best = exact.optimal_policy(made.mdp).V[made.mdp.s0]
     assert exact.value(made.mdp, dual.pi) > 0.97 * best and dual.gains[-1] < primal.gains[-1] / 2
     assert dual.known[2] == made.mdp.r.size > primal.known[2]
+
+
+def test_the_tree_with_two_sides_has_no_good_start_distribution_and_pc_pg_still_competes_with_its_leftmost_path():
+    for depth in (3, 4):
+        made = examples.two_sided_tree(depth)
+        assert exact.value(made.mdp, made.comparator) == pytest.approx(0.5)
+        d_star = analysis.comparator_distribution(made.mdp, made.comparator)
+        rolled = exact.occupancy(made.mdp, uniform_policy(made.mdp))
+        path = d_star.sum(1) > 0
+        assert (d_star.sum(1)[path] / rolled.sum(1)[path]).max() >= 2**depth * 0.99
+        found = tabular.run(made.mdp, made.phi, tree_settings, "exact", 1)
+        assert exact.value(made.mdp, found.pi) > 0.5 - 0.01
+
+
+def test_the_tree_is_no_linear_MDP_of_few_dimensions():
+    """The rank of its transitions, which no factorisation P = phi mu can be below, grows as the number of nodes."""
+    for depth in (2, 3, 4):
+        assert examples.transition_rank(examples.tree_mdp(depth)) == 2**depth + 1
+    assert examples.transition_rank(random_linear_mdp(0, 15, 3, 4).mdp) == 4
+
+
+def test_a_start_distribution_is_a_state_in_front_of_it():
+    """V from nu is V(s0) of the larger MDP over gamma, for any policy; the new state has one action, pays nothing."""
+    mdp, nu = random_linear_mdp(0, 6, 2, 3).mdp, np.array([0.0, 0.5, 0.25, 0.25, 0.0, 0.0])
+    larger = with_start(mdp, nu)
+    pi = random_policy(mdp, 1)
+    above = np.concatenate([pi, [[1.0, 0.0]]])
+    assert exact.value(larger, above) == pytest.approx(mdp.gamma * float(nu @ exact.values(mdp, pi)))
+    assert larger.s0 == 6 and larger.available[6].tolist() == [True, False]
+    with pytest.raises(ValueError, match="must be a distribution over 6 states"):
+        with_start(mdp, np.ones(6))
 
 
 def test_bad_examples_are_refused():

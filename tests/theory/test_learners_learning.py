@@ -40,7 +40,7 @@ RIVER = {
     "POMD": (partial(POMD, scale=0.001, step=10.0), 16_000),
     "optimistic posterior sampling": (partial(OptimisticPSRL, scale=0.1, eta=1.0, psi=3), 20_000),
     "E3": (partial(E3, scale=5e-23), 20_000),
-    "LSVI-UCB": (partial(LSVIUCB, scale=0.004), 200_000),
+    "LSVI-UCB": (partial(LSVIUCB, scale=0.001), 20_000),
     "PC-PG": (
         partial(PCPG, settings=Settings(T=20, eta=3.0, M=230, K=2000, beta=beta_from_mass(1 / 160))),
         4_000_000,

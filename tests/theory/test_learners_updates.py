@@ -9,6 +9,7 @@ import pytest
 from numpy import log, sqrt
 
 from pcpg.theory.learners import model_based, problem, q_learning, tables
+from pcpg.theory.learners.kwik import KWIK, known_by_regression
 from pcpg.theory.learners.layout import Episodes, Mixture, Streams
 from pcpg.theory.learners.linear import LSVIUCB, regress
 from pcpg.theory.learners.model_based import E3, UCBVI, UCRL2, RMax
@@ -182,10 +183,10 @@ def test_ucrl2():
 def test_rlsvi():
     learner = made(RLSVI, seeds=4000, scale=0.1)
     learner.learn(left(4000))
-    sd = 0.1 * sqrt(0.5 * 2 * 8 * log(2 * 2 * 2 * 2 * 2) / 2)  # episode 2, one visit
-    assert learner.Q[:, 1, 1].mean() == pytest.approx(0.25, abs=4 * sd / sqrt(4000))
+    sd = 0.1 * sqrt(0.5 * 2 * 8 * log(2 * 2 * 2 * 2 * 2) / 1.01)  # episode 2, one visit, lambda = 0.1^2
+    assert learner.Q[:, 1, 1].mean() == pytest.approx(0.5 / 1.01, abs=4 * sd / sqrt(4000))
     assert learner.Q[:, 1, 1].std() == pytest.approx(sd, rel=0.05)
-    assert learner.Q[:, 1, 0].std() == pytest.approx(sd * sqrt(2), rel=0.05)
+    assert learner.Q[:, 1, 0].std() == pytest.approx(sd * sqrt(101), rel=0.05)
 
 
 def test_delayed_q_learning():
@@ -295,7 +296,8 @@ def test_lsvi_ucb():
     learner = made(LSVIUCB, scale=0.01)
     learner.learn(left())
     beta = 0.01 * 4 * 2 * sqrt(log(2 * 4 * 2 / 0.1))  # d = W A = 4
-    new = np.array([[0.5 + beta / sqrt(2), 2], [1, 0.25 + beta / sqrt(2)], [1, 1]])
+    one = 1.0001  # a visit and lambda = 0.01^2
+    new = np.array([[1 / one + beta / sqrt(one), 2], [1, 0.5 / one + beta / sqrt(one)], [1, 1]])
     assert learner.Q[0] == pytest.approx(new)
     assert learner.policy()[0].tolist() == [[0, 1], [1, 0], [0.5, 0.5]]
 
@@ -305,9 +307,10 @@ def test_lsvi_ucb_with_features_that_two_pairs_share():
     learner = made(LSVIUCB, scale=0.01, phi=phi)
     learner.learn(left())
     beta = 0.01 * 2 * 2 * sqrt(log(2 * 2 * 2 / 0.1))
-    seen, unseen = 0.25 + beta / sqrt(2), beta
-    assert learner.Q[0, 1:] == pytest.approx(np.array([[seen, seen], [seen, unseen]]))
-    assert learner.Q[0, 0] == pytest.approx([seen / 2 + beta / sqrt(2), unseen])
+    one = 1.0001  # what was not met is at the cut: beta / 0.01 is more than what remains
+    seen = 0.5 / one + beta / sqrt(one)
+    assert learner.Q[0, 1:] == pytest.approx(np.array([[seen, seen], [seen, 1]]))
+    assert learner.Q[0, 0] == pytest.approx([seen / one + beta / sqrt(one), 2])
 
 
 def test_the_regression_of_lsvi_ucb_is_ridge_regression_on_every_sample():
@@ -381,4 +384,30 @@ def test_pc_pg():
     assert learner.batch == 2 and learner.behaviour()[0] == pytest.approx(improved)
     learner.learn(Episodes(seen.s, seen.a, np.full((1, 2, 2), 0.4)))  # 0.6 is the best return so far
     assert learner.policy()[0] == pytest.approx(improved) and learner.now.cover.policies.shape == (1, 2, 3, 2)
+    learner._keep_best(np.full((1, 3, 2), 0.5), Episodes(seen.s, seen.a, np.full((1, 2, 2), 0.3)))
+    assert learner.policy()[0] == pytest.approx(improved)  # 0.45 is less
     assert learner.now.bonus[0].tolist() == [[0, 0], [0, 0], [0, 0]]
+
+
+def test_kwik_linear_regression():
+    learner = made(KWIK, scale=1e-9)
+    assert learner.m == 1.0
+    learner.learn(both())
+    assert learner.sure[0].tolist() == [[True, True], [False, True], [True, False]]
+    assert learner.policy()[0].tolist() == [[0.5, 0.5], [1, 0], [0.5, 0.5]]  # (y, 0) pays 1, what (y, 1) may pay too
+    assert made(KWIK, epsilon=0.5, scale=0.1).m == np.ceil(0.1 * 2 * (4 / 0.5) ** 2 * log(2 * 3 * 2 / 0.1))
+
+
+def test_kwik_regression_knows_what_lies_in_the_directions_it_has_seen():
+    phi = np.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]])
+    assert known_by_regression(phi, np.diag([4.0, 0.0]), 0.5).tolist() == [True, False, False]
+    assert known_by_regression(phi, np.diag([4.0, 4.0]), 0.5).tolist() == [True, True, True]
+    assert known_by_regression(phi, np.diag([4.0, 1.0]), 0.5).tolist() == [True, False, False]
+
+
+def test_kwik_with_features_that_two_pairs_share():
+    phi = np.eye(2)[[[0, 1], [0, 0], [0, 1]]]  # both actions of x share a feature, and (y, 0) has it too
+    learner = made(KWIK, scale=1e-9, phi=phi)
+    learner.learn(left())  # at the second step only (x, 1) was met: what has its feature is known, and pays 1/2
+    assert learner.sure[0].tolist() == [[True, False], [True, True], [True, False]]
+    assert learner.policy()[0].tolist() == [[0, 1], [0.5, 0.5], [0, 1]]

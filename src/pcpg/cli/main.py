@@ -197,6 +197,7 @@ COMMANDS: dict[str, Command | Group] = {
             "aggregation": "pcpg.cli.theory_examples:AggregationCommand",
             "kernel": "pcpg.cli.theory_examples:KernelCommand",
             "compare": "pcpg.cli.theory_compare:CompareCommand",
+            "certify": "pcpg.cli.theory_certify:CertifyCommand",
         },
     ),
 }

@@ -20,7 +20,7 @@ from pcpg.theory.settings import Settings
 
 Result = dict[str, Any]
 Mode = Literal["exact", "sampled"]
-MDPName = Literal["lock", "linear", "linear-lock", "chain", "deep-sea", "maze"]
+MDPName = Literal["lock", "linear", "linear-lock", "chain", "deep-sea", "maze", "aggregated"]
 
 EPSILON_SHARE = 0.05  # eps-optimal: within this share of the gap between the optimal and the uniform policy
 
@@ -168,7 +168,6 @@ class RunCommand(DrawnOutput):
             "optimal_value": [row["optimal"] for row in rows],
             "uniform_value": [row["uniform"] for row in rows],
             "settings": rows[0]["settings"],
-            "bound": rows[0]["bound"],
             "rounds": rows[0]["rounds"],
         }
         # Times are for people and differ between runs; the JSON object is reproducible.
@@ -198,7 +197,6 @@ class RunCommand(DrawnOutput):
             "samples": found.samples,
             "settings": settings.as_dict(),
             "rounds": [one._asdict() for one in found.rounds],
-            "bound": _bound(problem, settings, found),
         }
 
     @staticmethod
@@ -286,7 +284,7 @@ class ParametersCommand(Output):
         assert self.mdp is not None
         problem, _ = problems.make(self.mdp, self.horizon, 0, "exact")
         dim, gamma = problem.phi.shape[-1], problem.mdp.gamma
-        W = problem.linear.W if problem.linear is not None else parameters.aggregation_W(dim, gamma)
+        W = problems.bound_W(problem)
         asked = replace(self, dim=dim, gamma=gamma, actions=problem.mdp.num_actions, W=self.W or W)
         extra: Result = {"mdp": problem.name}
         if self.gain_at is not None:
@@ -301,13 +299,3 @@ class ParametersCommand(Output):
         for name, value in result["paper"].items():
             made.add_row(name, f"{value:.4g}", f"{result['corrected'][name]:.4g}")
         show(made)
-
-
-def _bound(problem: problems.Problem, settings: Settings, found: tabular.TheoryRun) -> Result:
-    """The right-hand side of the final theorem at this N, T, beta, with what was reached on the left."""
-    gamma, dim = problem.mdp.gamma, problem.phi.shape[-1]
-    W = problem.linear.W if problem.linear is not None else parameters.aggregation_W(dim, gamma)
-    gain = found.bonuses[-1].log_det
-    s = settings
-    bounds = analysis.agnostic_bound(problem.mdp, T=s.T, N=s.N, W=W, beta=s.beta, ridge=s.ridge, gain=gain)
-    return {"W": W, "information_gain": gain, **bounds._asdict(), "total": bounds.total}

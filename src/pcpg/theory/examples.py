@@ -71,12 +71,20 @@ def fitted_q_iteration(mdp: TabularMDP, phi: Array, weights: Array, iterations: 
 
 
 def lsvi_ucb(
-    mdp: TabularMDP, phi: Array, episodes: int, length: int, scale: float, seed: int = 0, ridge: float = 1.0
+    mdp: TabularMDP,
+    phi: Array,
+    episodes: int,
+    length: int,
+    scale: float,
+    seed: int = 0,
+    ridge: float = 1.0,
+    batch: float = 0.0,
 ) -> Bootstrapped:
     """LSVI-UCB, stationary and discounted: greedy play on ridge regression plus scale sqrt(phi' Lambda^-1 phi).
 
-    After each episode of `length` steps the data are refitted by value iteration on the samples. The policy
-    returned is greedy without the bonus on all data, the most favourable reading.
+    After each episode of `length` steps the data are refitted by value iteration on the samples, or after this share
+    of all episodes so far, where a `batch` is given. The policy returned is greedy without the bonus on all data, the
+    most favourable reading.
     """
     phi = check_features(mdp, phi)
     if episodes < 1 or length < 1 or scale < 0.0 or ridge <= 0.0:
@@ -85,14 +93,18 @@ def lsvi_ucb(
     sim, rng = Simulator(mdp, np.random.default_rng(seed)), np.random.default_rng(seed + 1)
     counts = np.zeros((*mdp.shape, mdp.num_states))
     Q = np.full(mdp.shape, mdp.r_max / (1.0 - mdp.gamma))
-    for _ in range(episodes):
-        s = np.array([mdp.s0])
+    played = 0
+    while played < episodes:
+        together = min(max(1, int(batch * played)), episodes - played)
+        played += together
+        s = np.full(together, mdp.s0)
         for _ in range(length):
-            row = np.where(mdp.available[s[0]], Q[s[0]], -np.inf)
-            a = np.array([rng.choice(np.flatnonzero(row >= row.max() - 1e-12))])
+            rows = np.where(mdp.available[s], Q[s], -np.inf)
+            best = rows >= rows.max(1, keepdims=True) - 1e-12
+            a = (best * rng.random(best.shape)).argmax(1)  # ties at random
             sim.play(s)
             after = sim.move(s, a)
-            counts[s[0], a[0], after[0]] += 1.0
+            np.add.at(counts, (s, a, after), 1.0)
             s = after
         Q = _least_squares_values(mdp, phi, counts, scale, ridge)
     final = _least_squares_values(mdp, phi, counts, 0.0, ridge)
@@ -225,6 +237,50 @@ def deluding_tree(depth: int = 8, gamma: float = 0.9, right_value: float = 0.4) 
     inner = np.zeros((mdp.num_states - 2, 2, 1))
     inner[[2**level - 1 for level in range(depth)], 0, 0] = c / c.max()
     return _with_comparator(mdp, tree_features(mdp, inner), depth)
+
+
+def two_sided_tree(depth: int, inner_dim: int = 4, seed: int = 0, gamma: float = 0.9) -> BinaryTree:
+    """The tree whose left side is a tree too: on its leftmost path every node pays so that the path is worth 1/2.
+
+    Node k of the path has features of its own for its two actions, so that values along it can be realised exactly; all
+    others have random features orthogonal to these. A distribution that is to cover the comparator has to know the
+    path: what uniform play visits covers its last node with 2^-depth, so concentrability is of that order (the
+    paper's failure of concentrability).
+    """
+    nodes = 2 ** (depth + 1) - 1  # of each side, numbered as a heap behind s0; all last nodes lead to the end
+    S, end = 2 * nodes + 2, 2 * nodes + 1
+    if not 1 <= depth <= 7:
+        raise ValueError(f"depth must be 1 to 7, got {depth}")
+    rng = np.random.default_rng(seed)
+    P, r = np.zeros((S, 2, S)), np.zeros((S, 2))
+    P[0, 0, 1], P[0, 1, 1 + nodes] = 1.0, 1.0
+    for side in range(2):
+        first = 1 + side * nodes
+        for k in range(nodes):
+            last = 2 * k + 1 >= nodes
+            for a in range(2):
+                P[first + k, a, end if last else first + 2 * k + 1 + a] = 1.0
+            if last and side == 1:
+                r[first + k] = rng.uniform(0.0, 0.4, size=2)
+    P[end, :, end] = 1.0
+    path = [0, *(1 + 2**level - 1 for level in range(depth + 1))]  # s0 and the leftmost nodes
+    r[path[-1], 0] = LEFT_VALUE / gamma ** (depth + 1)
+    if r.max() > 1.0:
+        raise ValueError(f"gamma must be at least 2^(-1 / (depth + 1)) for a reward of at most one, got {gamma}")
+    own = 2 * len(path) + 1
+    phi = np.zeros((S, 2, own + inner_dim))
+    for i, s in enumerate(path):
+        phi[s, 0, 2 * i] = phi[s, 1, 2 * i + 1] = 1.0
+    phi[end, :, own - 1] = 1.0
+    others = np.setdiff1d(np.arange(S), [*path, end])
+    inner = rng.normal(size=(len(others), 2, inner_dim))
+    phi[others, :, own:] = inner / np.maximum(1.0, np.linalg.norm(inner, axis=-1, keepdims=True))
+    return _with_comparator(TabularMDP(P, r, gamma), phi, depth)
+
+
+def transition_rank(mdp: TabularMDP) -> int:
+    """The rank of P as a matrix of pairs by states: no linear MDP of a smaller dimension has these transitions."""
+    return int(np.linalg.matrix_rank(mdp.P.reshape(-1, mdp.num_states)))
 
 
 def exact_left_fit(mdp: TabularMDP, V: Array) -> tuple[float, float]:

@@ -187,6 +187,22 @@ def aggregation_features(labels: ArrayLike) -> Array:
     return np.eye(int(labels.max()) + 1)[labels]
 
 
+def with_start(mdp: TabularMDP, nu: ArrayLike) -> TabularMDP:
+    """The MDP that starts in a state drawn from nu [S]: one state more, with one action, which leads there and pays 0.
+
+    So a start distribution is a start state, as the paper says; values from it are those of nu times gamma.
+    """
+    nu = np.asarray(nu, dtype=np.float64)
+    S, A = mdp.shape
+    if nu.shape != (S,) or (nu < 0.0).any() or abs(nu.sum() - 1.0) > SUM_TOLERANCE:
+        raise ValueError(f"nu must be a distribution over {S} states, got shape {nu.shape} and sum {nu.sum():.6g}")
+    P, r = np.zeros((S + 1, A, S + 1)), np.zeros((S + 1, A))
+    P[:S, :, :S], r[:S] = mdp.P, mdp.r
+    P[S, 0, :S] = nu
+    available = np.concatenate([mdp.available, [np.arange(A) == 0]])
+    return TabularMDP(P, r, mdp.gamma, S, mdp.r_max, available, np.append(mdp.terminal, False))
+
+
 def random_mdp(seed: int, num_states: int, num_actions: int, gamma: float, sparsity: float = 0.5) -> TabularMDP:
     """A random MDP: each row of P has about (1 - sparsity) S successors, rewards are uniform."""
     rng = np.random.default_rng(seed)

@@ -7,9 +7,12 @@ arrays; each has its own geometric stopping time, Pr(t) = (1-gamma) gamma^t.
 |---------------------------|------------------------------------------------------------------------|
 | a pair from d^pi          | t: the t moves that lead to (s_t, a_t); a_t is chosen, not yet played  |
 | a Q-estimate from (s, a)  | t + 1: a is played, then t more actions                                |
+| a cut discounted sum      | until gamma^t <= tail                                                  |
 
 Decisions in terminal states cost nothing: the episode of the environment is over, the rest is arithmetic.
-Q-estimates are sums of UNdiscounted rewards up to the stopping time: unbiased for the discounted Q, and unbounded.
+Q-estimates are sums of UNdiscounted rewards up to the stopping time: unbiased for the discounted Q, and unbounded. The
+length of such a sum is random, which is most of its variance; a discounted sum over a fixed time has a small bias, tail
+times the largest value, and a far smaller variance: it is what choosing among policies needs, and cheaper in a critic.
 """
 
 from typing import NamedTuple
@@ -116,22 +119,25 @@ def q_estimator(sim: Simulator, policies: Policies, which: Index, start: Pairs, 
     return np.minimum(total, cap)
 
 
-def start_values(sim: Simulator, stack: Array, episodes: int, r: Array, tail: float = 0.01) -> Array:
-    """An estimate of V^pi(s0; r) for each policy of the stack, by `episodes` discounted sums each.
-
-    Sums are cut where gamma^t <= tail, the same for all policies. A geometric stop would need no cut, but its
-    variance is far larger (the length of the sum itself is random), and choosing among policies needs accuracy.
-    """
-    policies = Policies(stack)
-    which = np.repeat(np.arange(policies.count), episodes)
-    s, a = reset(sim, policies, which)
-    total, discount = np.zeros(len(which)), 1.0
-    while discount > tail:
+def discounted_sums(sim: Simulator, policies: Policies, which: Index, start: Pairs, r: Array, tail: float) -> Array:
+    """The discounted sum of rewards from each chain's pair on, cut where gamma^t <= tail, the same for all chains."""
+    s, a = start
+    total, discount = np.zeros(len(s)), 1.0
+    while True:
         sim.play(s)
         total += discount * r[s, a]
         discount *= sim.gamma
+        if discount <= tail:
+            return total
         s = sim.move(s, a)
         a = policies.act(which, s, sim.rng)
+
+
+def start_values(sim: Simulator, stack: Array, episodes: int, r: Array, tail: float = 0.01) -> Array:
+    """An estimate of V^pi(s0; r) for each policy of the stack, by `episodes` discounted sums each."""
+    policies = Policies(stack)
+    which = np.repeat(np.arange(policies.count), episodes)
+    total = discounted_sums(sim, policies, which, reset(sim, policies, which), r, tail)
     return total.reshape(policies.count, episodes).mean(1)
 
 

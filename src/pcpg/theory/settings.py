@@ -45,6 +45,13 @@ class Settings:
     """episodes for each iterate of NPG, to choose the best by value under r + b"""
     final_episodes: int = 500
     """episodes for each policy of the cover, to choose the best by value under r"""
+    estimate: Literal["geometric", "discounted"] = "geometric"
+    """of Q: the paper's sum of rewards up to a geometric time, or a discounted sum cut where gamma^t <= `tail`"""
+    tail: float = 0.01
+    stop: float | None = None
+    """end before N rounds when the newest policy meets unknown pairs with at most this probability, by its visits"""
+    patience: int = 1
+    """in how many rounds in a row"""
     critic: Literal["least_squares", "sgd"] = "least_squares"
     sgd_step: float = 0.5
     """step of the SGD critic; the lemma's own step is far too small for a run"""
@@ -54,14 +61,22 @@ class Settings:
     def __post_init__(self) -> None:
         if self.weights == "d_optimal":  # the old spelling
             object.__setattr__(self, "weights", "d-optimal")
-        for name in ("N", "T", "M", "K", "select_episodes", "final_episodes"):
+        for name in ("N", "T", "M", "K", "select_episodes", "final_episodes", "patience"):
             if not (isinstance(getattr(self, name), int) and getattr(self, name) >= 1):
                 raise ValueError(f"{name} must be a whole number of at least one, got {getattr(self, name)}")
         for name in ("eta", "beta", "ridge", "W", "sgd_step"):
             value = getattr(self, name)
             if not value > 0.0:
                 raise ValueError(f"{name} must be positive, got {value}")
-        choices = {"critic": ("least_squares", "sgd"), "weights": ("uniform", "d-optimal")}
+        if not 0.0 < self.tail < 1.0:
+            raise ValueError(f"tail must be a share above 0 and below 1, got {self.tail}")
+        if self.stop is not None and not 0.0 <= self.stop < 1.0:
+            raise ValueError(f"stop must be a probability below 1, or None, got {self.stop}")
+        choices = {
+            "critic": ("least_squares", "sgd"),
+            "weights": ("uniform", "d-optimal"),
+            "estimate": ("geometric", "discounted"),
+        }
         for name, allowed in choices.items():
             if getattr(self, name) not in allowed:
                 raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {getattr(self, name)!r}")

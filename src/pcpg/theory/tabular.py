@@ -25,7 +25,16 @@ from pcpg.algorithm1 import Design, Explored, Improve, Parts, Request, Visit, ex
 from pcpg.theory import critic, exact
 from pcpg.theory.mdp import Array, Index, TabularMDP, check_features, uniform_policy
 from pcpg.theory.npg import Improved, npg_update
-from pcpg.theory.samplers import Pairs, Policies, Simulator, d_sampler, q_estimator, start_values, visit_frequencies
+from pcpg.theory.samplers import (
+    Pairs,
+    Policies,
+    Simulator,
+    d_sampler,
+    discounted_sums,
+    q_estimator,
+    start_values,
+    visit_frequencies,
+)
 from pcpg.theory.settings import Settings
 
 Mode = Literal["exact", "sampled"]
@@ -79,6 +88,7 @@ class TheoryRun:
     steps: int
     samples: dict[str, int]
     improvements: list[Improved] = field(default_factory=list)
+    designs: list[Array] = field(default_factory=list)  # weights of pi^0 .. pi^n in rho_mix^n, for each n
 
     @property
     def gains(self) -> list[float]:
@@ -93,7 +103,12 @@ class TheoryRun:
 
 def weighted_rho(cover: TabularCover, weights: Array) -> Array:
     """rho_mix: the mean of the cover's occupancies by these weights."""
-    return np.einsum("n,nsa->sa", weights, cover.visits)
+    return weighted_visits(cover.visits, weights)
+
+
+def weighted_visits(visits: Array, weights: Array) -> Array:
+    """The mean of occupancies [n, S, A] by weights [n]."""
+    return np.einsum("n,nsa->sa", weights, visits)
 
 
 def theory_bonus(
@@ -209,22 +224,27 @@ def sampled_critic(oracle: Oracle, now: Explored) -> tuple[Fit, Select]:
     def fit(pi: Array, t: int) -> Array:
         start = Pairs(*(part[t * s.M : (t + 1) * s.M] for part in pairs))
         with oracle.counted("critic") as sim:
-            q = q_estimator(sim, Policies(pi), np.zeros(s.M, dtype=np.int64), start, reward)
+            one, chains = Policies(pi), np.zeros(s.M, dtype=np.int64)
+            if s.estimate == "discounted":
+                q = discounted_sums(sim, one, chains, start, reward, s.tail)
+            else:
+                q = q_estimator(sim, one, chains, start, reward)
         return critic.fit_samples(features.phi, features.regress, s, start.s, start.a, q - b[start.s, start.a])
 
     def select(iterates: Array) -> Array:
         with oracle.counted("select") as sim:
-            return start_values(sim, iterates, s.select_episodes, reward)
+            return start_values(sim, iterates, s.select_episodes, reward, s.tail)
 
     return fit, select
 
 
 def choose(oracle: Oracle, policies: Array) -> int:
     """The index of the best policy by value under the true reward, exact or by counted episodes."""
+    s = oracle.settings
     if oracle.mode == "exact":
         return int(np.argmax([exact.value(oracle.mdp, pi) for pi in policies]))
     with oracle.counted("final") as sim:
-        return int(np.argmax(start_values(sim, policies, oracle.settings.final_episodes, oracle.mdp.r)))
+        return int(np.argmax(start_values(sim, policies, s.final_episodes, oracle.mdp.r, s.tail)))
 
 
 def next_round(oracle: Oracle, now: Explored) -> Explored:
@@ -241,23 +261,37 @@ def run(
     seed: int = 0,
     keep_iterates: bool = False,
 ) -> TheoryRun:
-    """A run of Algorithm 1: N rounds from the uniform policy, and the best policy by true value."""
+    """A run of Algorithm 1: at most N rounds from the uniform policy, and the best policy by true value."""
     return run_oracle(Oracle(mdp, primal_features(mdp, phi, settings), settings, mode, seed), keep_iterates)
+
+
+def has_stopped(settings: Settings, b: Array, visits: Array) -> bool:
+    """Whether what the newest policy visits, made on the bonus b, calls for an end.
+
+    Its value under r + b is above its value under r by Pr(unknown)/(1-gamma)^2 (the paper's `perf_absorb`), so one that
+    is good under r + b and meets nothing unknown is good under r.
+    """
+    return settings.stop is not None and float(visits[b > 0.0].sum()) <= settings.stop
 
 
 def run_oracle(oracle: Oracle, keep_iterates: bool = False) -> TheoryRun:
     """A run of Algorithm 1 with what answers it given."""
     empty = np.zeros((0, *oracle.mdp.shape))
     now = next_round(oracle, Explored(uniform_policy(oracle.mdp), TabularCover(empty, empty)))
-    bonuses, records, improvements = [now.bonus], [], []
+    bonuses, designs, records, improvements, quiet = [now.bonus], [now.design], [], [], 0
     for n in range(oracle.settings.N):
         now = next_round(oracle, now)
         records.append(_record(oracle, n, now, bonuses[-1]))
         improvements += [now.improved] if keep_iterates else []
+        quiet = quiet + 1 if has_stopped(oracle.settings, bonuses[-1].b, now.seen) else 0
         bonuses.append(now.bonus)
+        designs.append(now.design)
+        if quiet == oracle.settings.patience:
+            break
     chosen = choose(oracle, now.cover.policies)
     steps, samples = oracle.sim.steps, dict(oracle.samples)
-    return TheoryRun(now.cover.policies[chosen], chosen, now.cover, bonuses, records, steps, samples, improvements)
+    best = now.cover.policies[chosen]
+    return TheoryRun(best, chosen, now.cover, bonuses, records, steps, samples, improvements, designs)
 
 
 def _record(oracle: Oracle, n: int, now: Explored, bonus: Bonus) -> RoundRecord:

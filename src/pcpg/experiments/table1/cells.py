@@ -19,16 +19,21 @@ from typing import Any
 from pcpg.experiments.harness import Record, commit
 from pcpg.experiments.table1 import measures
 from pcpg.experiments.table1.plan import CellKind, Table1Cell
-from pcpg.theory.learners.registry import OLD_NAMES, current_name
+from pcpg.theory import own
+from pcpg.theory.learners.registry import COMPARATORS, OLD_NAMES, current_name
 
 MEASURES: dict[CellKind, Callable[..., Record]] = {
     "tuning": measures.tune,
     "A": measures.measure_samples,
+    "own": measures.measure_own,
+    "eps": measures.measure_accuracy,
+    "bare": measures.measure_samples,
     "theory": measures.measure_samples,
     "B": measures.measure_losses,
     "C": measures.measure_trees,
 }
-ORDER: tuple[CellKind, ...] = ("tuning", "A", "B", "theory", "C")  # what others wait for comes first
+# What others wait for comes first.
+ORDER: tuple[CellKind, ...] = ("tuning", "A", "eps", "own", "B", "bare", "theory", "C")
 # A process measures one cell on one core: no threads of its own, and no accelerator.
 WORKER_ENVIRONMENT = {
     "OPENBLAS_NUM_THREADS": "1",
@@ -55,11 +60,13 @@ class Store:
         return path
 
     def read(self, cell: Table1Cell) -> Record | None:
-        """The record of a cell if it is done; a ValueError if it was measured otherwise."""
+        """The record of a cell if it is done with this code; a ValueError if it was measured otherwise."""
         path = self.path(cell)
         if not path.exists():
             return None
         record = _read(path)
+        if record.get("source") != source_of(cell):
+            return None
         if record["arguments"] != json.loads(json.dumps(cell.arguments)):
             changed = [key for key in cell.arguments if record["arguments"].get(key) != cell.arguments[key]]
             raise ValueError(f"{path} was measured with other settings ({', '.join(changed)}): choose another --out")
@@ -71,6 +78,7 @@ class Store:
             "kind": cell.kind,
             "name": cell.name,
             "arguments": cell.arguments,
+            "source": source_of(cell),
             "seconds": round(seconds, 2),
             "device": "cpu",
             "commit": commit(),
@@ -85,8 +93,9 @@ class Store:
         return json.loads(json.dumps(record))
 
     def all(self) -> list[Record]:
-        """Every record of the folder."""
-        return [_read(path) for path in sorted((self.out / "cells").glob("*.json"))]
+        """Every record of the folder whose algorithm there is."""
+        records = [_read(path) for path in sorted((self.out / "cells").glob("*.json"))]
+        return [record for record in records if record["arguments"].get("algo", "pcpg") in COMPARATORS]
 
 
 def _read(path: Path) -> Record:
@@ -97,8 +106,19 @@ def _read(path: Path) -> Record:
     return record
 
 
-def measure(cell: Table1Cell) -> tuple[Record, float]:
-    """What is measured in a cell, and the seconds of processor time it took."""
+def source_of(cell: Table1Cell) -> str:
+    """The digest of the code that a cell's numbers come from: that of its learner."""
+    return own.source_digest(cell.arguments.get("algo", "pcpg"))
+
+
+def measure(cell: Table1Cell, references: dict[str, str | None] | None = None) -> tuple[Record, float]:
+    """What is measured in a cell, and the seconds of processor time it took.
+
+    `references` are those of learners that are not the library's: a process of its own has to find them.
+    """
+    for name, reference in (references or {}).items():
+        if name not in COMPARATORS and reference is not None:
+            own.learner(name, own.load(reference))
     started = time.process_time()
     found = MEASURES[cell.kind](**cell.arguments)
     return found, time.process_time() - started
@@ -121,7 +141,7 @@ def run_cells(
                 cell = todo.pop(min(range(len(todo)), key=lambda i: ORDER.index(todo[i].kind)))
                 record = store.read(cell)
                 if record is None:
-                    running[pool.submit(measure, cell)] = cell
+                    running[pool.submit(measure, cell, dict(own.REFERENCES))] = cell
                 else:
                     records.append(record)
                     todo += follow(record)

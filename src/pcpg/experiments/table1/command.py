@@ -14,8 +14,9 @@ from pcpg.experiments.table1.figures import draw_all
 from pcpg.experiments.table1.plan import cells_after, first_cells
 from pcpg.experiments.table1.settings import SETTINGS, Experiment, Table1Settings, check_algos
 from pcpg.experiments.table1.summary import summarise
-from pcpg.experiments.table1.table import main_table, tables
+from pcpg.experiments.table1.table import short_table, tables
 from pcpg.theory.learners.registry import current_name
+from pcpg.theory.own import check_processes, load_learner
 
 EXPERIMENTS: tuple[Experiment, ...] = ("A", "B", "C")
 
@@ -25,11 +26,13 @@ class ReproduceTable1:
     """The paper's table of sample complexities with two measured columns, and the binary tree."""
 
     scale: Scale = "laptop"
-    """smoke: seconds, measures nothing; laptop: 20 seeds, about an hour on two cores; paper: ten times the samples."""
+    """smoke: seconds, measures nothing; laptop: 10 seeds, under an hour on two cores; paper: 20 times the samples."""
     only: tuple[Experiment, ...] = EXPERIMENTS
     """Which experiments: A exploration, B misspecified aggregation, C the binary tree."""
     algos: tuple[str, ...] = ()
     """Which algorithms; by default all."""
+    learners: tuple[str, ...] = ()
+    """Learners of your own beside them, each as FILE:NAME."""
     seeds: int = 0
     """How many seeds in A and B; by default those of the scale."""
     out: str = "results/table1"
@@ -50,7 +53,10 @@ class ReproduceTable1:
             raise ValueError(f"jobs must be 0 (one per core) or more, got {self.jobs}")
 
     def __call__(self, console: Console) -> int:
-        settings, out = self.settings, Path(self.out)
+        settings, out, jobs = self.settings, Path(self.out), self.jobs or os.cpu_count() or 1
+        for reference in self.learners:
+            load_learner(reference)
+        check_processes(jobs)
         store = Store(out, self.command)
         first = first_cells(settings, check_algos(self.algos), self.only)
 
@@ -62,14 +68,14 @@ class ReproduceTable1:
                 first,
                 lambda record: cells_after(record, settings, self.only),
                 store,
-                self.jobs or os.cpu_count() or 1,
+                jobs,
                 notice,
             )
         except KeyboardInterrupt:
             console.print("stopped; run the same command again to resume", highlight=False)
             return STOPPED
         summary = write_results(store, settings)
-        console.print(Markdown(main_table(summary)))
+        console.print(Markdown(short_table(summary)))
         console.print(f"written to {out}", highlight=False)
         if self.json:
             print(json.dumps(summary, allow_nan=False))
@@ -87,7 +93,8 @@ class ReproduceTable1:
         algos = f" --algos {' '.join(map(current_name, self.algos))}" if self.algos else ""
         only = f" --only {' '.join(self.only)}" if self.only != EXPERIMENTS else ""
         seeds = f" --seeds {self.seeds}" if self.seeds else ""
-        return f"pcpg reproduce table1 --scale {self.scale}{only}{algos}{seeds}"
+        learners = f" --learners {' '.join(self.learners)}" if self.learners else ""
+        return f"pcpg reproduce table1 --scale {self.scale}{only}{algos}{learners}{seeds}"
 
 
 def write_results(store: Store, settings: Table1Settings) -> Record:

@@ -1,4 +1,4 @@
-"""The figures of the table: samples against size, loss against error, values on the tree."""
+"""The figures of the table: samples against size and regret in small panels, loss against error, values on the tree."""
 
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ COLOURS = {
     "PC-PG": "#1b6ca8",
     "linear": "#3c3c3c",
     "policy search with restarts": "#d88c9a",
+    "own": "#000000",
 }
 MARKERS = "osD^v<"
 
@@ -27,7 +28,8 @@ MARKERS = "osD^v<"
 def draw_all(summary: Record, out: Path) -> list[Path]:
     """Draw every figure for which there are numbers; the files written."""
     paths = []
-    for draw, name in ((samples_against_size, "samples"), (loss_against_error, "loss"), (values_on_trees, "tree")):
+    drawn = (samples_against_size, regret_against_samples, loss_against_error, values_on_trees)
+    for draw, name in zip(drawn, ("samples", "regret", "loss", "tree"), strict=True):
         figure = draw(summary)
         if figure is not None:
             paths += save(figure, out / name)
@@ -50,31 +52,84 @@ def _styles(algos: Record) -> dict[str, dict[str, Any]]:
     return styles
 
 
-def samples_against_size(summary: Record) -> Any:
-    """Median samples to epsilon with the central 80% of seeds, log-log; a point on the dotted line is the budget."""
+GROUPS: dict[str, tuple[str, ...]] = {
+    "model-based": ("model-based",),
+    "Thompson sampling": ("Thompson sampling",),
+    "optimistic Q-learning": ("optimistic Q-learning",),
+    "optimistic policies": ("optimistic policy optimisation", "PC-PG", "linear"),
+    "do not explore": ("epsilon-greedy", "policy optimisation", "policy search with restarts"),
+    "own": ("own",),
+}
+"""Families of algorithms, a column of panels each."""
+
+
+def _panels(summary: Record, width: float) -> tuple[Any, Any, dict[str, list[str]]]:
+    """A panel for each problem and family of algorithms that has one, and which algorithms each column has."""
     algos = {algo: found for algo, found in summary["algos"].items() if found["exploration"]}
-    if not algos:
+    columns = {name: [a for a, f in algos.items() if f["row"] in rows] for name, rows in GROUPS.items()}
+    columns = {name: members for name, members in columns.items() if members}
+    size = {"width": width, "height": 2.1 * len(FAMILIES) + 0.6}
+    figure, axes = new_figure(len(FAMILIES), max(len(columns), 1), sharey="row", sharex="row", **size)
+    return figure, axes, columns
+
+
+LINES = ("#1b6ca8", "#d1495b", "#2a7f62", "#e09f3e", "#6a4c93", "#3c3c3c")
+
+
+def samples_against_size(summary: Record) -> Any:
+    """Median samples to epsilon against the size, by problem and family of algorithms; dotted: the budget."""
+    if not any(found["exploration"] for found in summary["algos"].values()):
         return None
-    figure, axes = new_figure(1, len(FAMILIES), width=10.5, height=4.4, sharey=True)
-    styles, budget = _styles(algos), summary["protocol"]["budget"]
-    for axis, family in zip(axes[0], FAMILIES, strict=True):
-        for algo, found in algos.items():
-            points = found["exploration"].get(family, {"points": []})["points"]
-            sizes = [point["size"] for point in points]
-            median, low, high = ([point[key] or budget for point in points] for key in ("median", "low", "high"))
-            axis.plot(sizes, median, **styles[algo])
-            axis.fill_between(sizes, low, high, color=styles[algo]["color"], alpha=0.05, lw=0)
-        axis.axhline(budget, color="black", lw=0.6, ls=":")
-        axis.set_xscale("log")
-        axis.set_yscale("log")
-        ticks = summary["protocol"]["sizes"][family]
-        axis.set_xticks(ticks, [str(size) for size in ticks])
-        axis.minorticks_off()
-        axis.set_title(family)
-        axis.set_xlabel(SIZE_NAMES[family])
-    axes[0][0].set_ylabel("samples until the policy stays eps-optimal")
-    handles, labels = axes[0][0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside right center", frameon=False, fontsize=6.5)
+    figure, axes, columns = _panels(summary, 12.5)
+    for row, family in enumerate(FAMILIES):
+        for column, (group, members) in enumerate(columns.items()):
+            axis = axes[row][column]
+            for algo, colour, marker in zip(members, LINES * 3, MARKERS * 3, strict=False):
+                found = summary["algos"][algo]
+                points = [p for p in found["exploration"].get(family, {"points": []})["points"] if p["median"]]
+                sizes = [point["size"] for point in points]
+                style = {"color": colour, "marker": marker, "ms": 3.5, "lw": 1.3, "label": name_of(algo, found)}
+                axis.plot(sizes, [point["median"] for point in points], **style)
+                low, high = ([point[key] or point["budget"] for point in points] for key in ("low", "high"))
+                axis.fill_between(sizes, low, high, color=colour, alpha=0.1, lw=0)
+            _finish(axis, summary, family, row, column, group)
+            axis.axhline(summary["protocol"]["budget"], color="black", lw=0.6, ls=":")
+        axes[row][0].set_ylabel(f"{family}: samples")
+    return figure
+
+
+def _finish(axis: Any, summary: Record, family: Any, row: int, column: int, group: str) -> None:
+    axis.set_xscale("log")
+    axis.set_yscale("log")
+    ticks = summary["protocol"]["sizes"][family]
+    axis.set_xticks(ticks, [str(size) for size in ticks])
+    axis.minorticks_off()
+    axis.set_xlabel(SIZE_NAMES[family], fontsize=7)
+    if row == 0:
+        axis.set_title(group, fontsize=9)
+        axis.legend(frameon=False, fontsize=6)
+
+
+def regret_against_samples(summary: Record) -> Any:
+    """Regret at the largest size reached, in episodes of uniform play's loss, against samples."""
+    if not any(found["exploration"] for found in summary["algos"].values()):
+        return None
+    figure, axes, columns = _panels(summary, 12.5)
+    for row, family in enumerate(FAMILIES):
+        for column, (group, members) in enumerate(columns.items()):
+            axis = axes[row][column]
+            for algo, colour in zip(members, LINES * 3, strict=False):
+                found = summary["algos"][algo]
+                curve = found["exploration"].get(family, {}).get("regret")
+                if curve is not None:
+                    label = f"{name_of(algo, found)}, {curve['size']}"
+                    axis.plot(curve["samples"], curve["regret"], color=colour, lw=1.3, label=label)
+            axis.set_xscale("log")
+            axis.set_yscale("log")
+            axis.legend(frameon=False, fontsize=5.5)
+            if row == 0:
+                axis.set_title(group, fontsize=9)
+        axes[row][0].set_ylabel(f"{family}: regret")
     return figure
 
 

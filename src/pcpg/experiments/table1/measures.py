@@ -1,4 +1,4 @@
-"""What is measured in a cell: a tuning, samples to epsilon (A), losses by misspecification (B), values on trees (C).
+"""What is measured in a cell: a tuning, samples to epsilon (A and its like), losses by error (B), values on trees (C).
 
 Each function takes the arguments of its cells (see `plan`) and returns what is kept of them.
 """
@@ -16,6 +16,7 @@ from pcpg.experiments.table1.problems import (
     make,
     make_tree,
     misspecified,
+    size_of,
     unavoidable,
 )
 from pcpg.experiments.table1.settings import (
@@ -23,6 +24,7 @@ from pcpg.experiments.table1.settings import (
     FAMILIES,
     LOSS,
     OTHER_FACTORS,
+    OWN,
     REFINE,
     SETTLE,
     Family,
@@ -32,6 +34,7 @@ from pcpg.experiments.table1.settings import (
 from pcpg.theory import exact, tabular
 from pcpg.theory.examples import fitted_q_iteration, lsvi_ucb
 from pcpg.theory.learners import runner
+from pcpg.theory.learners.layout import Maker
 from pcpg.theory.learners.problem import Episodic
 from pcpg.theory.learners.registry import COMPARATORS
 from pcpg.theory.mdp import Array
@@ -42,14 +45,13 @@ TIE = float(np.log(1.25))
 HOPE = 1.0 / 3.0
 """Share of its budget after which a trial is given up if no seed is better than uniform play by epsilon."""
 METHODS = ("fitted Q iteration", "LSVI-UCB", "PC-PG")
-LSVI_EPISODES = 300
 RIDGE = 1e-3
 
 
 def tune(algo: str, sizes: dict[Family, int], budget: int, seeds: Sequence[int]) -> Record:
     """The scores of all factors and the best of them: one factor for each algorithm, chosen on other seeds.
 
-    A factor is scored on all three families at one size each: the mean of ln(samples to epsilon), where a seed that
+    A factor is scored on all families at one size each: the mean of ln(samples to epsilon), where a seed that
     did not get there counts as SETTLE times the budget.
     """
     problems: dict[Family, Episodic] = {family: make(family, sizes[family], seeds) for family in FAMILIES}
@@ -104,7 +106,10 @@ def measure_samples(
     make_learner = COMPARATORS[algo].theory if factor is None else maker(algo, factor)
     if make_learner is None:
         raise ValueError(f"factor must be a number for {algo}, whose paper states no constants, got None")
-    made = make(family, size, seeds)
+    return _measured(make(family, size, seeds), make_learner, budget, seeds)
+
+
+def _measured(made: Episodic, make_learner: Maker, budget: int, seeds: Sequence[int]) -> Record:
     settle = runner.Settle(accuracy(made), SETTLE)
     history = runner.run(made, make_learner, seeds, budget, grid=runner.log_grid(budget), settle=settle)
     return {
@@ -113,7 +118,50 @@ def measure_samples(
         "optimal": history.optimal.tolist(),
         "uniform": history.uniform.tolist(),
         "steps": history.steps,
+        "size": size_of(made)._asdict(),
+        "regret": regret_curve(history, made.horizon),
     }
+
+
+def regret_curve(history: runner.History, horizon: int) -> Record:
+    """The regret of the policies in force, in episodes of uniform play's loss, on the grid: the mean over seeds."""
+    loss = ((history.optimal[:, None] - history.returns) / (history.optimal - history.uniform)[:, None]).mean(0)
+    between = np.diff(history.samples, prepend=0) / horizon
+    return {"samples": history.samples.tolist(), "regret": np.round(np.cumsum(loss * between), 3).tolist()}
+
+
+def measure_own(
+    algo: str,
+    family: Family,
+    size: int,
+    factor: float,
+    limit: int,
+    budget: int,
+    seeds: Sequence[int],
+    tuning_seeds: Sequence[int],
+) -> Record:
+    """Samples with the best of three factors for this size, found on other seeds within `limit` samples.
+
+    What takes longer than the one factor did is no better: that is the limit.
+    """
+    problems: dict[Family, Episodic] = {family: make(family, size, tuning_seeds)}
+    tried = allowed(algo, tuple(factor * step for step in OWN))
+    trials = [_trial(algo, each, problems, limit, tuning_seeds) for each in tried]
+    best = choose(trials)
+    found = None if best == factor else measure_samples(algo, family, size, best, budget, seeds)
+    return {"trials": trials, "best": best, "samples": found["samples"] if found else None}
+
+
+def measure_accuracy(
+    algo: str, family: Family, size: int, factor: float, shares: Sequence[float], budget: int, seeds: Sequence[int]
+) -> Record:
+    """Samples of each seed to each of several accuracies, from runs that end when the smallest is settled."""
+    made = make(family, size, seeds)
+    gap = made.optimal() - made.uniform()
+    settle = runner.Settle(min(shares) * gap, SETTLE)
+    history = runner.run(made, maker(algo, factor), seeds, budget, grid=runner.log_grid(budget), settle=settle)
+    samples = {f"{share:g}": none_where_censored(runner.samples_to(history, share * gap)) for share in shares}
+    return {"samples": samples, "sizes": {f"{share:g}": size_of(made, share)._asdict() for share in shares}}
 
 
 def measure_losses(
@@ -157,21 +205,32 @@ def _losses(
 def measure_trees(features: TreeKind, depth: int, seeds: Sequence[int], policies: int, pairs: int) -> Record:
     """By method the value that is reached on the tree of each seed and the samples used, and the optimum.
 
-    Fitted Q iteration gets the model; LSVI-UCB and PC-PG, with this many policies in its cover and pairs for a critic,
-    get episodes from s0.
+    Fitted Q iteration gets the model; PC-PG, with at most this many policies in its cover and pairs for a critic, gets
+    episodes from s0, and LSVI-UCB as many samples as PC-PG took.
     """
     value: dict[str, list[float]] = {name: [] for name in METHODS}
     steps: dict[str, list[int]] = {name: [] for name in METHODS}
     optimal, beta = [], beta_from_mass(0.01, RIDGE)
     settings = Settings(
-        N=policies, T=40, eta=10.0, ridge=RIDGE, beta=beta, M=pairs, K=2 * pairs, final_episodes=2 * pairs
+        N=policies,
+        T=20,
+        eta=10.0,
+        ridge=RIDGE,
+        beta=beta,
+        M=pairs,
+        K=5 * pairs,
+        final_episodes=5 * pairs,
+        estimate="discounted",
+        stop=0.01,
+        patience=2,
     )
     for seed in seeds:
         tree = make_tree(features, depth, seed)
         optimal.append(float(exact.optimal_policy(tree.mdp).V[0]))
         fqi = fitted_q_iteration(tree.mdp, tree.phi, np.full(tree.mdp.shape, 1.0 / tree.mdp.r.size))
-        lsvi = lsvi_ucb(tree.mdp, tree.phi, LSVI_EPISODES, depth + 2, 1.0, seed)
         ours = tabular.run(tree.mdp, tree.phi, settings, "sampled", seed)
+        episodes = max(1, ours.steps // (depth + 2))
+        lsvi = lsvi_ucb(tree.mdp, tree.phi, episodes, depth + 2, 1.0, seed, batch=0.05)
         reached = (fqi.value, lsvi.value, exact.value(tree.mdp, ours.pi))
         for name, one, used in zip(METHODS, reached, (fqi.steps, lsvi.steps, ours.steps), strict=True):
             value[name].append(float(one))

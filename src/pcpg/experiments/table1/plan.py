@@ -9,10 +9,20 @@ from typing import Any, Literal, NamedTuple
 
 from pcpg.experiments.harness import Record
 from pcpg.experiments.table1.problems import MISSPECIFIED, TREE_KINDS
-from pcpg.experiments.table1.settings import FAMILIES, TUNING_SEED, Experiment, Family, Table1Settings
+from pcpg.experiments.table1.settings import (
+    BARE,
+    EPSILONS,
+    FAMILIES,
+    NOISY,
+    TUNING_SEED,
+    Experiment,
+    Family,
+    Table1Settings,
+    has_bonus,
+)
 from pcpg.theory.learners.registry import COMPARATORS
 
-CellKind = Literal["tuning", "A", "theory", "B", "C"]
+CellKind = Literal["tuning", "A", "own", "eps", "bare", "theory", "B", "C"]
 
 
 class Table1Cell(NamedTuple):
@@ -61,14 +71,17 @@ def cells_after(record: Record, settings: Table1Settings, only: Sequence[Experim
         algo, factor, cells = made["algo"], record["factor"], []
         if "A" in only:
             cells += [size_cell(settings, algo, family, settings.sizes[family][0], factor) for family in FAMILIES]
+            cells += [accuracy_cell(settings, algo, family, factor) for family in NOISY]
+            cells += [bare_cell(settings, algo, family) for family in FAMILIES if has_bonus(algo)]
         if "B" in only:
             cells += [loss_cell(settings, algo, problem, factor) for problem in MISSPECIFIED]
         return cells
     if record["kind"] == "A" and reached(record):
         sizes = settings.sizes[made["family"]]
         after = sizes[sizes.index(made["size"]) + 1 :]
-        return [size_cell(settings, made["algo"], made["family"], size, made["factor"]) for size in after[:1]]
-    return []
+        next_size = [size_cell(settings, made["algo"], made["family"], size, made["factor"]) for size in after[:1]]
+        return [*next_size, own_cell(settings, record)]
+    return [own_cell(settings, record)] if record["kind"] == "A" else []
 
 
 def reached(record: Record) -> int:
@@ -98,6 +111,27 @@ def size_cell(settings: Table1Settings, algo: str, family: Family, size: int, fa
         "seeds": list(range(settings.seeds)),
     }
     return Table1Cell("A", f"A-{algo}-{family.replace(' ', '-')}-{size}", arguments)
+
+
+def own_cell(settings: Table1Settings, record: Record) -> Table1Cell:
+    """The run with a factor of its own at the size of a record, as long as the one factor took there."""
+    made = record["arguments"]
+    slowest = max((value for value in record["samples"] if value is not None), default=made["budget"] / 3.0)
+    tuning_seeds = [TUNING_SEED + i for i in range(settings.tuning_seeds)]
+    arguments = made | {"limit": int(max(slowest, 300)), "tuning_seeds": tuning_seeds}
+    return Table1Cell("own", f"own-{made['algo']}-{made['family'].replace(' ', '-')}-{made['size']}", arguments)
+
+
+def accuracy_cell(settings: Table1Settings, algo: str, family: Family, factor: float) -> Table1Cell:
+    """The run against epsilon, at the size of the tuning."""
+    made = size_cell(settings, algo, family, settings.tuning_sizes[family], factor).arguments
+    return Table1Cell("eps", f"eps-{algo}-{family.replace(' ', '-')}", made | {"shares": list(EPSILONS)})
+
+
+def bare_cell(settings: Table1Settings, algo: str, family: Family) -> Table1Cell:
+    """The run with next to no bonus, at the size of the tuning and with its budget."""
+    made = size_cell(settings, algo, family, settings.tuning_sizes[family], BARE).arguments
+    return Table1Cell("bare", f"bare-{algo}-{family.replace(' ', '-')}", made | {"budget": settings.tuning_budget})
 
 
 def theory_cell(settings: Table1Settings, algo: str, family: Family) -> Table1Cell:

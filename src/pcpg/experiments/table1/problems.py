@@ -1,4 +1,4 @@
-"""The problems of the table: three that need exploration, three aggregated ones with a placed error, and trees.
+"""The problems of the table: four that need exploration, three aggregated ones with a placed error, and trees.
 
 In each aggregated problem action 0 at s0 leads to the optimal path, worth 1, and A = 3. States of equal label look the
 same; kappa is the error of the aggregation. What a label stands for differs
@@ -31,6 +31,7 @@ from pcpg.theory.examples import BinaryTree, adversarial_tree, deluding_tree, ra
 from pcpg.theory.learners import problem
 from pcpg.theory.learners.problem import Episodic
 from pcpg.theory.mdp import Array, Index, Mask, TabularMDP
+from pcpg.theory.theorems import Size
 
 Misspecified = Literal["mix", "wait", "local"]
 TreeKind = Literal["random", "searched", "deluding"]
@@ -47,7 +48,15 @@ def make(family: Family, size: int, seeds: Sequence[int]) -> Episodic:
         return problem.lock(size, seeds)
     if family == "chain":
         return problem.riverswim(len(seeds), size, CHAIN_DECISIONS)
-    return problem.deep_sea(size, seeds)
+    return problem.tree(size, seeds) if family == "tree" else problem.noisy_sea(size, seeds)
+
+
+def size_of(made: Episodic, share: float = EPSILON) -> Size:
+    """The size of a problem as theorems see it, epsilon this share of the gap, the mean over instances."""
+    gap = float((made.optimal() - made.uniform()).mean()) / (made.high - made.low)
+    layout = made.layout
+    numbers = (layout.num_shared, layout.num_states, layout.width, layout.num_actions, layout.horizon)
+    return Size(*numbers, share * gap)
 
 
 def accuracy(made: Episodic) -> Array:

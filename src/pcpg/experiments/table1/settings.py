@@ -3,7 +3,10 @@
 | experiment | question                                                                  |
 |------------|---------------------------------------------------------------------------|
 | tuning     | which factor of its own constants suits an algorithm, on seeds of 1000 on |
-| A          | samples to an epsilon-optimal policy against the size of three problems   |
+| A          | samples to an epsilon-optimal policy against the size of four problems    |
+| own        | the same with the best of three factors for each size                     |
+| eps        | samples against epsilon, on the problems with noise                       |
+| bare       | which seeds get there with next to no bonus                               |
 | B          | final loss against the aggregation error, off the optimal path and on it  |
 | C          | the binary tree, whose features are wrong off the optimal path            |
 """
@@ -19,16 +22,26 @@ from pcpg.theory.learners.registry import COMPARATORS, chosen
 from pcpg.theory.settings import Settings, beta_from_mass
 
 Experiment = Literal["A", "B", "C"]
-Family = Literal["lock", "chain", "deep sea"]
+Family = Literal["lock", "chain", "tree", "noisy sea"]
 
-FAMILIES: tuple[Family, ...] = ("lock", "chain", "deep sea")
-SIZE_NAMES: dict[Family, str] = {"lock": "horizon H", "chain": "length", "deep sea": "size"}
+FAMILIES: tuple[Family, ...] = ("lock", "chain", "tree", "noisy sea")
+NOISY: tuple[Family, ...] = ("chain", "tree", "noisy sea")
+"""Those with noise, in which trying every pair once is not enough: there the bonus binds."""
+ONE_PATH: tuple[Family, ...] = ("lock", "noisy sea")
+"""Those in which one path of right actions pays: a lower bound of A^L is about these."""
+SIZE_NAMES: dict[Family, str] = {"lock": "horizon H", "chain": "length", "tree": "depth", "noisy sea": "size"}
 CHAIN_DECISIONS = 20
 """Decisions of an episode on the chain, whatever its length."""
 EPSILON = 0.1
 """Accuracy of A and of the tuning, as a share of the gap between the optimal return and that of uniform play."""
 SETTLE = 3.0
 """A run may end when every seed has stayed epsilon-optimal while its samples grew this many times."""
+EPSILONS = (0.4, 0.2, 0.1, 0.05)
+"""Accuracies of the runs against epsilon; they end when the smallest is settled."""
+BARE = 1e-9
+"""The factor that leaves next to no bonus."""
+OWN = (0.1, 1.0, 10.0)
+"""Multiples of the one factor that are tried at each size."""
 TUNING_SEED = 1000
 """The first seed of the tuning; the measured seeds start at 0."""
 
@@ -72,11 +85,11 @@ class Table1Settings:
 SETTINGS: dict[Scale, Table1Settings] = {
     "smoke": Table1Settings(
         seeds=2,
-        sizes={"lock": (1, 2), "chain": (2, 3), "deep sea": (2, 3)},
+        sizes={"lock": (1, 2), "chain": (2, 3), "tree": (1, 2), "noisy sea": (2, 3)},
         budget=2_000,
         theory_budget=400,
         theory_seeds=2,
-        tuning_sizes={"lock": 1, "chain": 2, "deep sea": 2},
+        tuning_sizes={"lock": 1, "chain": 2, "tree": 1, "noisy sea": 2},
         tuning_budget=300,
         tuning_seeds=2,
         errors=(0.0, 0.4),
@@ -88,12 +101,12 @@ SETTINGS: dict[Scale, Table1Settings] = {
         bootstrap=20,
     ),
     "laptop": Table1Settings(
-        seeds=20,
-        sizes={"lock": (2, 3, 4, 5, 6, 8), "chain": (3, 4, 5, 6, 7), "deep sea": (4, 6, 8, 10, 12, 14)},
-        budget=1_000_000,
+        seeds=10,
+        sizes={"lock": (2, 3, 4, 5, 6), "chain": (3, 4, 5, 6), "tree": (2, 3, 4, 5), "noisy sea": (3, 4, 5, 6, 7)},
+        budget=500_000,
         theory_budget=100_000,
         theory_seeds=5,
-        tuning_sizes={"lock": 3, "chain": 5, "deep sea": 7},
+        tuning_sizes={"lock": 3, "chain": 5, "tree": 3, "noisy sea": 5},
         tuning_budget=100_000,
         tuning_seeds=4,
         errors=(0.0, 0.2, 0.4),
@@ -101,16 +114,21 @@ SETTINGS: dict[Scale, Table1Settings] = {
         depths=(2, 4, 6, 8),
         tree_seeds=3,
         tree_policies=10,
-        tree_pairs=500,
+        tree_pairs=200,
         bootstrap=500,
     ),
     "paper": Table1Settings(
         seeds=20,
-        sizes={"lock": (2, 3, 4, 5, 6, 8, 10), "chain": (3, 4, 5, 6, 7, 8), "deep sea": (4, 6, 8, 10, 12, 14, 18)},
+        sizes={
+            "lock": (2, 3, 4, 5, 6, 8, 10),
+            "chain": (3, 4, 5, 6, 7, 8),
+            "tree": (2, 3, 4, 5, 6),
+            "noisy sea": (3, 4, 5, 6, 7, 8, 10),
+        },
         budget=10_000_000,
         theory_budget=1_000_000,
         theory_seeds=5,
-        tuning_sizes={"lock": 4, "chain": 6, "deep sea": 8},
+        tuning_sizes={"lock": 4, "chain": 6, "tree": 4, "noisy sea": 6},
         tuning_budget=1_000_000,
         tuning_seeds=8,
         errors=(0.0, 0.1, 0.2, 0.3, 0.4, 0.5),
@@ -127,7 +145,7 @@ SETTINGS: dict[Scale, Table1Settings] = {
 def check_algos(algos: tuple[str, ...]) -> tuple[str, ...]:
     """The algorithms in the order of the table, all if none is named; a ValueError for one that there is not."""
     asked = chosen(algos)
-    return tuple(name for name in COMPARATORS if not algos or name in asked)
+    return tuple(name for name in COMPARATORS if not algos or name in asked or COMPARATORS[name].row == "own")
 
 
 # The learners
@@ -135,7 +153,7 @@ def check_algos(algos: tuple[str, ...]) -> tuple[str, ...]:
 # A factor f multiplies the width of a confidence interval, or what stands in its place (the noise of RLSVI, the step
 # of a policy gradient, the known mass of PC-PG). Algorithms that wait for m visits have m of order 1/width^k in their
 # papers: their scale, which multiplies m, is f^k.
-POWER: dict[str, int] = {"e3": 4, "r-max": 3, "delayed-q": 2, "psdp": 2}
+POWER: dict[str, int] = {"e3": 4, "r-max": 3, "delayed-q": 2, "kwik": 2, "psdp": 2}
 # Settings that the scale cannot replace, the same on all problems, found by hand on seeds of 1000 and more: the steps
 # of OPPO and POMD, whose theorems' steps need more episodes than any run here has; the batch and the depth of MD-MPI's
 # evaluation; the draws of optimistic posterior sampling, and from which visit on it draws.
@@ -147,6 +165,11 @@ OPTIONS: dict[str, dict[str, Any]] = {
 }
 # Factors beyond this one have no meaning: epsilon is a probability.
 LARGEST: dict[str, float] = {"epsilon-greedy-q": 1.0}
+
+
+def has_bonus(algo: str) -> bool:
+    """Whether the factor multiplies a bonus or its like, which can be taken away."""
+    return COMPARATORS[algo].explores and algo not in POWER and algo not in ("pcpg", "psrl", "optimistic-psrl")
 
 
 def scale_of(algo: str, factor: float) -> float:

@@ -6,12 +6,23 @@ from typing import Any
 import numpy as np
 
 from pcpg.experiments.harness import Record
-from pcpg.experiments.table1.fits import fit_growth
+from pcpg.experiments.table1.growth import compare
 from pcpg.experiments.table1.plan import reached
 from pcpg.experiments.table1.problems import MISSPECIFIED
-from pcpg.experiments.table1.settings import CHAIN_DECISIONS, EPSILON, FAMILIES, LOSS, SETTLE, Family, Table1Settings
+from pcpg.experiments.table1.settings import (
+    CHAIN_DECISIONS,
+    EPSILON,
+    FAMILIES,
+    LOSS,
+    NOISY,
+    ONE_PATH,
+    SETTLE,
+    Family,
+    Table1Settings,
+)
 from pcpg.theory.learners.registry import COMPARATORS
 from pcpg.theory.mdp import Array
+from pcpg.theory.theorems import NONE, THEOREMS, Size
 
 DELUDED = {"mix": 1.0 / 3.0, "wait": 0.5}
 """Loss of a learner that is deluded off the path, in units of kappa."""
@@ -49,7 +60,8 @@ def summarise(records: list[Record], settings: Table1Settings) -> Record:
 
 
 def _algo(name: str, records: list[Record], settings: Table1Settings) -> Record:
-    entry, kinds = COMPARATORS[name], {kind: [r for r in records if r["kind"] == kind] for kind in ("A", "theory", "B")}
+    entry = COMPARATORS[name]
+    kinds = {kind: [r for r in records if r["kind"] == kind] for kind in ("A", "own", "eps", "bare", "theory", "B")}
     tuned = next((r["factor"] for r in records if r["kind"] == "tuning"), None)
     found = {
         "row": entry.row,
@@ -58,7 +70,10 @@ def _algo(name: str, records: list[Record], settings: Table1Settings) -> Record:
         "extra": entry.extra,
         "factor": tuned,
         "core_seconds": round(sum(record["seconds"] for record in records), 1),
-        "exploration": {f: _family(f, kinds["A"], settings) for f in FAMILIES if _of(f, kinds["A"])},
+        "label": entry.label,
+        "theorem": THEOREMS.get(name, NONE).text,
+        "exploration": {f: _family(f, kinds, name, settings) for f in FAMILIES if _of(f, kinds["A"])},
+        "accuracy": {f: _accuracy(_of(f, kinds["eps"])[0], name, settings) for f in NOISY if _of(f, kinds["eps"])},
         "theory": {f: _theory(_of(f, kinds["theory"])[0]) for f in FAMILIES if _of(f, kinds["theory"])},
         "misspecification": {
             problem: _losses(record)
@@ -67,24 +82,52 @@ def _algo(name: str, records: list[Record], settings: Table1Settings) -> Record:
             if record["arguments"]["problem"] == problem
         },
     }
-    return found | {"verdict": {"samples": _samples_verdict(entry.explores, found), "error": _error_verdict(found)}}
+    return found | {"verdict": {"samples": _verdicts(found), "error": _error_verdict(found)}}
 
 
 def _of(family: Family, records: list[Record]) -> list[Record]:
     return [record for record in records if record["arguments"]["family"] == family]
 
 
-def _family(family: Family, records: list[Record], settings: Table1Settings) -> Record:
-    mine = _of(family, records)
+def _family(family: Family, kinds: dict[str, list[Record]], name: str, settings: Table1Settings) -> Record:
+    mine = sorted(_of(family, kinds["A"]), key=lambda record: record["arguments"]["size"])
     budget, samples = mine[0]["arguments"]["budget"], samples_of(mine)
     points = [_point(size, found, budget) for size, found in samples.items()]
-    law = fit_growth(samples, budget, settings.bootstrap)
+    sizes = {record["arguments"]["size"]: Size(**record["size"]) for record in mine}
+    theorem = THEOREMS.get(name, NONE)
+    claims = not theorem.lower or family in ONE_PATH
+    missing = [size for size in settings.sizes[family] if size > max(samples)]
+    never = {size: np.full(len(samples[max(samples)]), np.inf) for size in missing}
+    found = compare({**samples, **never}, sizes, theorem, budget, settings.bootstrap, claims)
+    own = {
+        str(record["arguments"]["size"]): {
+            "factor": record["best"],
+            "median": _median(record["samples"]) if record["samples"] else None,
+            "same": record["samples"] is None,
+        }
+        for record in _of(family, kinds["own"])
+    }
+    bare = [{"reached": reached(r), "seeds": len(r["samples"])} for r in _of(family, kinds["bare"])]
+    largest = max((r for r in mine if reached(r)), key=lambda r: r["arguments"]["size"], default=mine[0])
     return {
         "points": points,
-        "growth": law._asdict() if law else None,
-        "precision_base": precision_base(mine),
-        "beyond": [] if points[-1]["reached"] else [size for size in settings.sizes[family] if size > max(samples)],
+        "growth": found.as_record(),
+        "beyond": missing,
+        "own": own,
+        "bare": bare[0] if bare else None,
+        "regret": largest["regret"] | {"size": largest["arguments"]["size"]},
     }
+
+
+def _accuracy(record: Record, name: str, settings: Table1Settings) -> Record:
+    """Growth with 1/epsilon of one family."""
+    shares = sorted((float(share) for share in record["samples"]), reverse=True)
+    samples = {s: np.array([np.inf if v is None else v for v in record["samples"][f"{s:g}"]], float) for s in shares}
+    sizes = {share: Size(**record["sizes"][f"{share:g}"]) for share in shares}
+    theorem = THEOREMS.get(name, NONE)
+    found = compare(samples, sizes, theorem, record["arguments"]["budget"], settings.bootstrap, not theorem.lower)
+    medians = {f"{share:g}": _median(record["samples"][f"{share:g}"]) for share in shares}
+    return {"growth": found.as_record(), "medians": medians, "size": record["arguments"]["size"]}
 
 
 def samples_of(records: list[Record]) -> dict[int, Array]:
@@ -106,18 +149,6 @@ def _point(size: int, samples: Array, budget: int) -> Record:
         **{key: float(value) if np.isfinite(value) else None for key, value in bounds.items()},
         "budget": budget,
     }
-
-
-def precision_base(records: list[Record]) -> float:
-    """The base by which 1/epsilon^2 grows with the size: so much a theorem polynomial in 1/epsilon allows.
-
-    Epsilon is a share of what is to be gained, which shrinks where a longer chain has as many decisions as a short one.
-    """
-    sizes = [record["arguments"]["size"] for record in records]
-    gaps = [np.mean(np.array(record["optimal"]) - np.array(record["uniform"])) for record in records]
-    if len(set(sizes)) < 2:
-        return 1.0
-    return float(np.exp(-2.0 * np.polyfit(sizes, np.log(gaps), 1)[0]))
 
 
 def _theory(record: Record) -> Record:
@@ -146,46 +177,13 @@ def _losses(record: Record) -> list[Record]:
     return rows
 
 
-def _samples_verdict(explores: bool, found: Record) -> Record:
-    """What was measured in A in one word, and whether it is what the theory says."""
-    if not found["exploration"]:
-        return {"measured": None, "agrees": None, "says": "not measured"}
-    laws = {family: part["growth"]["law"] if part["growth"] else None for family, part in found["exploration"].items()}
-    failed = [family for family, part in found["exploration"].items() if not any(p["reached"] for p in part["points"])]
-    exponential = [
-        family
-        for family, part in found["exploration"].items()
-        if laws[family] == "exponential" and part["growth"]["base_low"] > part["precision_base"]
-    ]
-    polynomial = [
-        family for family, law in laws.items() if law in ("polynomial", "exponential") and family not in exponential
-    ]
-    if len(failed) == len(laws):
-        return {"measured": "beyond the budget", "agrees": None, "says": "never got there within the budget"}
-    if explores:
-        measured = "exponential" if exponential else "polynomial" if polynomial else "undecided"
-        if exponential:
-            says = f"disagrees on the {_list(exponential)}"
-        elif failed:
-            says = f"never got there on the {_list(failed)} within the budget"
-        else:
-            says = "agrees" if polynomial else "no law preferred"
-        return {
-            "measured": measured,
-            "agrees": False if exponential else None if failed or not polynomial else True,
-            "says": says,
-        }
-    hard = [family for family in ("lock", "deep sea") if family in laws]
-    easy = [family for family in hard if laws[family] == "polynomial"]
-    if easy:
-        return {
-            "measured": "polynomial",
-            "agrees": False,
-            "says": f"disagrees on the {_list(easy)}",
-        }
-    if any(laws[family] == "exponential" for family in hard):
-        return {"measured": "exponential", "agrees": True, "says": "agrees"}
-    return {"measured": "undecided", "agrees": None, "says": "no law preferred: too few sizes within the budget"}
+def _verdicts(found: Record) -> Record:
+    """How many of the comparisons over sizes and over epsilon came out how."""
+    counts = {}
+    for what in ("exploration", "accuracy"):
+        said = [part["growth"]["verdict"] for part in found[what].values()]
+        counts[what] = {verdict: said.count(verdict) for verdict in ("within", "exceeds", "open", "no claim")}
+    return counts
 
 
 def _error_verdict(found: Record) -> Record:
@@ -227,10 +225,6 @@ def _tree_row(record: Record) -> dict[str, Any]:
         "least": {name: float(np.min(values)) for name, values in record["value"].items()},
         "steps": {name: int(np.max(steps)) for name, steps in record["steps"].items()},
     }
-
-
-def _list(names: Sequence[str]) -> str:
-    return _and([names[0], *(f"the {name}" for name in names[1:])])
 
 
 def _and(names: Sequence[str]) -> str:

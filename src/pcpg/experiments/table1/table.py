@@ -1,42 +1,34 @@
 """The table as Markdown: the paper's rows, two measured columns beside the theorems, and the numbers behind them."""
 
-from typing import NamedTuple
-
 from pcpg.experiments.harness import Record
 from pcpg.experiments.table1.measures import METHODS
 from pcpg.experiments.table1.problems import MISSPECIFIED
-from pcpg.experiments.table1.settings import FAMILIES
-from pcpg.theory.learners.registry import COMPARATORS, Row
+from pcpg.experiments.table1.settings import BARE, FAMILIES
 
 Lines = list[str]
 
 
-class Theorem(NamedTuple):
-    """What is proved of a row: samples to an epsilon-optimal policy from s0, and what error it tolerates."""
-
-    samples: str
-    error: str
-
-
-POLYNOMIAL = "polynomial in S, A, H, 1/eps"
-THEOREMS: dict[Row, Theorem] = {
-    "model-based": Theorem(POLYNOMIAL, "l-infinity"),
-    "Thompson sampling": Theorem(POLYNOMIAL, "l-infinity"),
-    "epsilon-greedy": Theorem("A^H at least", "l-infinity"),
-    "optimistic Q-learning": Theorem(POLYNOMIAL, "l-infinity of Q*"),
-    "policy optimisation": Theorem("A^H at least", "open"),
-    "optimistic policy optimisation": Theorem(POLYNOMIAL, "l-infinity"),
-    "PC-PG": Theorem(POLYNOMIAL, "local: averaged over the optimal path"),
-    "linear": Theorem("polynomial in d, H, 1/eps", "l-infinity"),
-    "policy search with restarts": Theorem(
-        "polynomial only if restarts cover the states", "averaged over the restarts"
-    ),
+POLYNOMIAL = "polynomial"
+ERRORS: dict[str, str] = {
+    "model-based": "l-infinity",
+    "Thompson sampling": "l-infinity",
+    "epsilon-greedy": "l-infinity",
+    "optimistic Q-learning": "l-infinity of Q*",
+    "policy optimisation": "open",
+    "optimistic policy optimisation": "l-infinity",
+    "PC-PG": "local: averaged over the optimal path",
+    "linear": "l-infinity",
+    "policy search with restarts": "averaged over the restarts",
+    "own": "not stated",
 }
+"""Which error of an aggregation each row of the paper tolerates, by its theorem."""
+PAPER: dict[str, str] = {"epsilon-greedy": "A^H at least", "policy optimisation": "A^H at least", "own": "-"}
+RESTARTS = "polynomial if restarts cover the states"
 
 
 def name_of(algo: str, found: Record) -> str:
     """The name of an algorithm, marked where its paper's restarts are replaced by s0."""
-    return COMPARATORS[algo].label + (" (s0)" if found["assumes_restarts"] else "")
+    return found["label"] + (" (s0)" if found["assumes_restarts"] else "")
 
 
 def short(samples: float) -> str:
@@ -52,10 +44,11 @@ def _grid(head: list[str], rows: list[list[str]]) -> Lines:
 
 
 def tables(summary: Record) -> str:
-    """Everything as one page."""
+    """Everything as one page; the first table is the short one, for the README."""
     parts = [
+        short_table(summary),
         main_table(summary),
-        _fits(summary),
+        _accuracies(summary),
         _samples(summary),
         _losses(summary),
         _trees(summary),
@@ -64,52 +57,91 @@ def tables(summary: Record) -> str:
     return "\n".join(part for part in parts if part)
 
 
-def main_table(summary: Record) -> str:
-    """The paper's table, a line an algorithm: what is proved, and what was measured."""
-    rows, last = [], None
-    for algo, found in summary["algos"].items():
-        theorem = THEOREMS[found["row"]]
-        row = "" if found["row"] == last else found["row"] + (", beside the table" if found["extra"] else "")
-        last = found["row"]
-        samples, error = found["verdict"]["samples"], found["verdict"]["error"]
-        rows.append(
-            [row, name_of(algo, found), theorem.samples, _growths(found, samples), theorem.error, _error(found, error)]
-        )
-    head = [
-        "row of the paper",
-        "algorithm",
-        "samples, theorem",
-        "samples, measured",
-        "error, theorem",
-        "error, measured",
-    ]
+def short_table(summary: Record) -> str:
+    """A line for each row of the paper: how many comparisons came out how."""
+    rows = []
+    for row in dict.fromkeys(found["row"] for found in summary["algos"].values()):
+        mine = {algo: found for algo, found in summary["algos"].items() if found["row"] == row}
+        extra = ", beside the table" if any(found["extra"] for found in mine.values()) else ""
+        names = ", ".join(name_of(algo, found) for algo, found in mine.items())
+        theorem = RESTARTS if "restarts" in row else PAPER.get(row, POLYNOMIAL)
+        errors = [found["verdict"]["error"] for found in mine.values()]
+        off = sum(bool(error["off_path"]) for error in errors)
+        judged = sum(error["measured"] is not None for error in errors)
+        error = f"{ERRORS[row]}; {off} of {judged} lose by errors off the path" if judged else ERRORS[row]
+        rows.append([row + extra, names, theorem, _counted(mine, "exploration"), _counted(mine, "accuracy"), error])
+    head = ["row of the paper", "algorithms", "samples, theorem", "growth with size", "growth with 1/eps", "error"]
     return "\n".join(["# Table 1, measured", "", *_grid(head, rows), "", *_notes(summary), ""])
 
 
-def _growths(found: Record, verdict: Record) -> str:
-    laws = [f"{family} {_growth(part)}" for family, part in found["exploration"].items()]
-    return "; ".join(laws) + f": **{verdict['says']}**" if laws else "-"
+def _counted(mine: Record, what: str) -> str:
+    counts: dict[str, int] = {}
+    for found in mine.values():
+        for verdict, number in found["verdict"]["samples"][what].items():
+            counts[verdict] = counts.get(verdict, 0) + number
+    return ", ".join(f"{number} {verdict}" for verdict, number in counts.items() if number) or "-"
 
 
-def _growth(part: Record, *, intervals: bool = False) -> str:
-    growth, points = part["growth"], part["points"]
-    if not any(point["reached"] for point in points):
-        return f"> {short(points[0]['budget'])} from the start"
-    limit = f", > {short(points[-1]['budget'])} at {points[-1]['size']}" if not points[-1]["reached"] else ""
-    if growth is None:
-        return f"{short(points[0]['median'] or points[0]['low'])} at {points[0]['size']}{limit}"
-    if growth["law"] == "exponential":
-        interval = f" [{growth['base_low']:.2g}, {growth['base_high']:.2g}]" if intervals else ""
-        return f"{growth['base']:.2g}^H{interval}{limit}"
-    mark = "" if growth["law"] == "polynomial" else "?"
-    interval = f" [{growth['exponent_low']:.1f}, {growth['exponent_high']:.1f}]" if intervals else ""
-    return f"H^{growth['exponent']:.1f}{mark}{interval}{limit}"
+def main_table(summary: Record) -> str:
+    """A line an algorithm: its theorem, its growth on each problem beside the theorem's, and its errors."""
+    rows = []
+    for algo, found in summary["algos"].items():
+        cells = [_growth(found["exploration"].get(family)) for family in FAMILIES]
+        error = _error(found, found["verdict"]["error"])
+        rows.append([name_of(algo, found), found["theorem"], *cells, ERRORS[found["row"]], error])
+    head = ["algorithm", "theorem: samples", *FAMILIES, "error, theorem", "error, measured"]
+    text = [
+        "## Growth with the size, beside the theorem's",
+        "",
+        "`x21 of x358 (2 to 6)`: median samples grew 21 times from size 2 to size 6, the theorem's polynomial at these",
+        "(S, A, L, eps, delta) 358 times. In brackets after it the share of seeds that got there at each size, where",
+        "not all did.",
+        "S: states, S_L: states with their time, W: most states at one time, L: decisions, eps: accuracy (see docs).",
+        "",
+    ]
+    return "\n".join([*text, *_grid(head, rows), ""])
+
+
+def _growth(part: Record | None) -> str:
+    if part is None:
+        return "-"
+    growth = part["growth"]
+    shares = "" if min(growth["shares"]) == 1.0 else f" [{' '.join(f'{share:.1g}' for share in growth['shares'])}]"
+    if growth["measured"] is None:
+        return f"**{growth['verdict']}**: not at {growth['first']:g}{shares}"
+    proved = "" if growth["theorem"] is None else f" of x{_times(growth['theorem'])}"
+    over = "" if growth["budget_over_first"] is None else f", then > x{_times(growth['budget_over_first'])}"
+    spread = f"x{_times(growth['measured'])}{proved} ({growth['first']:g} to {growth['last']:g}{over})"
+    return f"**{growth['verdict']}**: {spread}{shares}"
+
+
+def _times(factor: float) -> str:
+    return f"{factor:.2g}" if factor < 10.0 or factor >= 1e9 else short(factor)
+
+
+def _accuracies(summary: Record) -> str:
+    """Growth with 1/epsilon on the problems with noise."""
+    families = [family for family in FAMILIES if any(family in f["accuracy"] for f in summary["algos"].values())]
+    if not families:
+        return ""
+    rows = [
+        [name_of(algo, found), *(_growth(found["accuracy"].get(family)) for family in families)]
+        for algo, found in summary["algos"].items()
+        if found["accuracy"]
+    ]
+    text = [
+        "## Growth with 1/epsilon, beside the theorem's",
+        "",
+        "At the size of the tuning, from the largest share of the gap to the smallest that half of the seeds reached.",
+        "",
+    ]
+    return "\n".join([*text, *_grid(["algorithm", *families], rows), ""])
 
 
 def _error(found: Record, verdict: Record) -> str:
     if verdict["measured"] is None:
         return verdict["says"]
-    theorem = THEOREMS[found["row"]].error
+    theorem = ERRORS[found["row"]]
     if verdict["measured"] == "l-infinity":
         note = ": **disagrees**" if theorem.startswith("local") else ""
         return f"{verdict['measured']}, {verdict['says']}{note}"
@@ -121,67 +153,20 @@ def _notes(summary: Record) -> Lines:
     protocol = summary["protocol"]
     tuned = ", ".join(f"{family} {size}" for family, size in protocol["tuning_sizes"].items())
     return [
-        "Samples, measured: growth with the size H of the lock (horizon), the chain (length) and Deep Sea (size), by",
-        f"maximum likelihood with censored runs (budget {short(protocol['budget'])} samples per seed). `H^b` is a",
-        "power law, `c^H` an exponential one, whichever fits better by AIC; `?`: neither is preferred. Each algorithm",
-        f"has one factor of its own constants, tuned on other seeds at one size of each problem ({tuned}),",
-        "far below its theorem's where it has any: with the theorem's own few finish within their budget (last column",
-        "of the samples below). A theorem does not cover the tuned factor: where the measurement **disagrees**,",
-        "the factor of one size may not suit another. Epsilon is a share of what is to be gained, which shrinks with",
-        f"the size{_shrinks(summary)}: an exponential no steeper than 1/epsilon^2 agrees with a",
-        "theorem that is polynomial in 1/epsilon.",
+        "Growth: median samples to an epsilon-optimal policy, at the largest size (or smallest epsilon) that half of",
+        "the seeds reached over that at the first, beside the growth of the algorithm's own theorem, a polynomial in",
+        "S, A, L, 1/eps and ln 1/delta, between the same two. `within`: at every size the measured factor is at most",
+        "the theorem's (of a lower bound: at least). `exceeds`: more, by its 95% interval. `open`: too few sizes were",
+        f"reached within {short(protocol['budget'])} samples a seed to say. `no claim`: the theorem is not about this",
+        "problem. Each algorithm has one factor of its own constants, tuned on other seeds at one size of each problem",
+        f"({tuned}); beside it the best factor of each size. A theorem holds for its own constants, not for a",
+        "tuned factor: `exceeds` says that one factor does not suit all sizes, or that the sizes are too small for the",
+        "leading term.",
         "",
-        "Error, measured: `local` lost by errors on the optimal path alone, `l-infinity` by errors off it too, the",
-        "largest loss beside it. A theorem on errors is an upper bound, which losing less does not contradict; one",
-        "problem where an algorithm keeps its path does not prove that it always does.",
-        "",
-        "(s0): its paper restarts from a distribution that covers the states, or queries a model; here it gets s0",
-        "alone. NPG and MD-MPI are proved under such distributions too. PC-PG's claim is polynomial and robust, not",
-        f"fastest: it is expected to need more samples than UCBVI or PSRL on tabular problems.{_slower(summary)}",
+        "Error: a learner loses by errors off the optimal path, or by those on it alone; a theorem on errors is an",
+        "upper bound, which losing less does not contradict. (s0): its paper restarts from a distribution that covers",
+        "the states; here it gets s0 alone.",
     ]
-
-
-def _fits(summary: Record) -> str:
-    """The fitted growth on each problem, with its interval."""
-    rows = [
-        [name_of(algo, found), *(_growth(part, intervals=True) for part in found["exploration"].values())]
-        for algo, found in summary["algos"].items()
-        if set(found["exploration"]) == set(FAMILIES)
-    ]
-    if not rows:
-        return ""
-    text = ["## Growth of the samples with the size", "", "95% bootstrap intervals over seeds.", ""]
-    return "\n".join([*text, *_grid(["algorithm", *FAMILIES], rows), ""])
-
-
-def _shrinks(summary: Record) -> str:
-    """By which base 1/epsilon^2 grows on each problem, from the algorithm that was run at most sizes."""
-    bases = []
-    for family in FAMILIES:
-        parts = [found["exploration"][family] for found in summary["algos"].values() if family in found["exploration"]]
-        longest = max(parts, key=lambda part: len(part["points"]), default=None)
-        bases += [f"{family} {longest['precision_base']:.2f}^H"] if longest else []
-    return f" (1/epsilon^2 grows as {', '.join(bases)})" if bases else ""
-
-
-def _slower(summary: Record) -> str:
-    """How many times the samples of the faster of UCBVI and PSRL PC-PG took, where all got there."""
-    algos = summary["algos"]
-    ratios = []
-    for family in FAMILIES:
-        ours = _medians(algos.get("pcpg"), family)
-        theirs = [_medians(algos.get(name), family) for name in ("ucbvi", "ucbvi-bernstein", "psrl")]
-        for size, samples in ours.items():
-            found = [medians[size] for medians in theirs if size in medians]
-            ratios += [samples / min(found)] if found else []
-    if not ratios:
-        return ""
-    return f" Measured: {short(min(ratios))} to {short(max(ratios))} times the faster of theirs."
-
-
-def _medians(found: Record | None, family: str) -> dict[int, float]:
-    part = found["exploration"].get(family) if found else None
-    return {point["size"]: point["median"] for point in part["points"] if point["median"]} if part else {}
 
 
 def _samples(summary: Record) -> str:
@@ -195,12 +180,14 @@ def _samples(summary: Record) -> str:
             if part is None:
                 continue
             points = {point["size"]: point for point in part["points"]}
-            cells = [_point(points.get(size), size in part["beyond"]) for size in sizes]
-            rows.append(
-                [name_of(algo, found), f"{found['factor']:.3g}", *cells, _constants(found["theory"].get(family))]
-            )
+            cells = [_point(points.get(size), size in part["beyond"], part["own"].get(str(size))) for size in sizes]
+            bare = part["bare"]
+            without = f"{bare['reached']}/{bare['seeds']}" if bare else "-"
+            last = [without, _constants(found["theory"].get(family))]
+            rows.append([name_of(algo, found), f"{found['factor']:.3g}", *cells, *last])
         if rows:
-            head = ["algorithm", "factor", *(f"{size}" for size in sizes), f"papers' constants, at {sizes[0]}"]
+            bare_at = f"no bonus, at {summary['protocol']['tuning_sizes'][family]}"
+            head = ["algorithm", "factor", *(f"{size}" for size in sizes), bare_at, f"papers' constants, at {sizes[0]}"]
             lines += ["", f"### {family}", "", *_grid(head, rows)]
     if not lines:
         return ""
@@ -209,16 +196,23 @@ def _samples(summary: Record) -> str:
         "",
         f"Median over seeds with the tuned factor; epsilon is {summary['protocol']['epsilon']}.",
         "`n/N`: seeds that got there, where not all did; `>`: the median lies beyond the budget. Sizes beyond one",
-        "where no seed got there are not run.",
+        "where no seed got there are not run. `{n at f}`: n samples with the best factor f of that size, where it is",
+        f"another. `no bonus`: seeds that got there with a factor of {BARE:g} within",
+        f"{short(summary['protocol']['tuning_budget'])} samples.",
     ]
     return "\n".join([*head, *lines, ""])
 
 
-def _point(point: Record | None, beyond: bool) -> str:
+def _point(point: Record | None, beyond: bool, own: Record | None) -> str:
     if point is None:
         return "not run" if beyond else "-"
     share = "" if point["reached"] == point["seeds"] else f" ({point['reached']}/{point['seeds']})"
-    return (f"> {short(point['budget'])}" if point["median"] is None else short(point["median"])) + share
+    better = "" if own is None or own["same"] or own["median"] is None else _own(own)
+    return (f"> {short(point['budget'])}" if point["median"] is None else short(point["median"])) + share + better
+
+
+def _own(own: Record) -> str:
+    return f" {{{short(own['median'])} at {own['factor']:.1g}}}"
 
 
 def _constants(part: Record | None) -> str:
@@ -262,16 +256,20 @@ def _trees(summary: Record) -> str:
             row["features"],
             str(row["depth"]),
             *(f"{row['value'][name]:.3f} ({row['least'][name]:.3f})" for name in METHODS),
+            short(row["steps"]["LSVI-UCB"]),
+            short(row["steps"]["PC-PG"]),
         ]
         for row in summary["trees"]
     ]
     text = [
         "## The binary tree",
         "",
-        "Discounted value reached, mean over trees (least); going left is worth 0.5 and is optimal.",
+        "Discounted value reached, mean over trees (least); going left is worth 0.5 and is optimal. Fitted Q",
+        "iteration has the model; LSVI-UCB got as many samples as PC-PG took: the most that were used are in the last",
+        "two columns.",
         "",
     ]
-    return "\n".join([*text, *_grid(["features", "depth", *METHODS], rows), ""])
+    return "\n".join([*text, *_grid(["features", "depth", *METHODS, "samples: LSVI-UCB", "PC-PG"], rows), ""])
 
 
 def _provenance(summary: Record) -> str:

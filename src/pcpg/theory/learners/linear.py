@@ -18,11 +18,11 @@ def bonus_factor(dim: int, horizon: int, steps: int, p: float) -> float:
     return dim * horizon * float(np.sqrt(np.log(2.0 * dim * steps / p)))
 
 
-def regress(phi: Array, visits: Array, sums: Array) -> tuple[Array, Array]:
+def regress(phi: Array, visits: Array, sums: Array, ridge: float = 1.0) -> tuple[Array, Array]:
     """The means w' phi and the forms phi' Lambda^-1 phi, from visits and sums of targets, all [n, s, A]."""
     flat = phi.reshape(-1, phi.shape[-1])
     N, y = visits.reshape(len(visits), -1), sums.reshape(len(sums), -1)
-    gram = np.einsum("kd,nk,ke->nde", flat, N, flat) + np.eye(flat.shape[1])
+    gram = np.einsum("kd,nk,ke->nde", flat, N, flat) + ridge * np.eye(flat.shape[1])
     turned = np.linalg.solve(gram, np.broadcast_to(flat.T, (len(gram), *flat.T.shape)))  # Lambda^-1 phi, [n, d, k]
     mean = np.einsum("ndk,nd->nk", turned, y @ flat)
     form = np.einsum("ndk,kd->nk", turned, flat)
@@ -35,12 +35,14 @@ class LSVIUCB(tables.TabularLearner):
 
         Lambda_h = lambda I + sum phi phi',   w_h = Lambda_h^-1 sum phi (r + V_{h+1}(s'))      over all episodes
         Q_h = min(w_h' phi + scale beta sqrt(phi' Lambda_h^-1 phi), L - h),   V_h = max_a Q_h,   greedy play
-        beta = c d L sqrt(ln(2 d T / p)),   lambda = 1
+        beta = c d L sqrt(ln(2 d T / p)),   lambda = scale^2
 
-    with T the samples so far, where the paper knows the total. Its c is an absolute constant that the theorem leaves
-    open; scale = 1 sets it to one. phi(s, a) is given, [S, A, d] over observed states of all layers, or one-hot on the
-    pairs of a layer: then d = W A, W states in a layer, Lambda is diagonal, and a pair that was not tried, which the
-    paper's beta puts at the upper cut, stays there whatever the scale.
+    The paper's lambda is 1. It shrinks values by up to lambda / (N + lambda), which beta sqrt(1 / (N + lambda)) must
+    make up for: with a smaller beta alone optimism turns into pessimism, so lambda shrinks with its square. T are the
+    samples so far, where the paper knows the total. Its c is an absolute constant that the theorem leaves open;
+    scale = 1 sets it to one. phi(s, a) is given, [S, A, d] over observed states of all layers, or one-hot on the pairs
+    of a layer: then d = W A, W states in a layer, Lambda is diagonal, and a pair that was not tried, which the paper's
+    beta puts at the upper cut, stays there whatever the scale.
     """
 
     delta: float = 0.1
@@ -61,15 +63,16 @@ class LSVIUCB(tables.TabularLearner):
         self.steps += episodes.a[0].size
         layout, counts = self.layout, self.counts
         beta = self.scale * bonus_factor(self.dim, layout.horizon, self.steps, self.delta)
+        ridge = self.scale**2
         top = layout.remaining[: layout.num_states, None]
         V = np.zeros((len(self.Q), layout.first[-1] - layout.num_states))
         for here, after in layout.backward():
             wide, visits = after.stop - after.start, counts.visits[:, here]
             sums = counts.rewards[:, here] + np.einsum("nsaw,nw->nsa", counts.successors[:, here, :, :wide], V)
             if self.features is None:
-                mean, form = np.where(visits > 0.0, sums, np.inf) / (visits + 1.0), 1.0 / (visits + 1.0)
+                mean, form = np.where(visits > 0.0, sums, np.inf) / (visits + ridge), 1.0 / (visits + ridge)
             else:
-                mean, form = regress(self.features[here], visits, sums)
+                mean, form = regress(self.features[here], visits, sums, ridge)
             self.Q[:, here] = np.minimum(mean + beta * np.sqrt(form), top[here])
             V = self.Q[:, here].max(-1)
         self.pi = tables.greedy(self.Q)

@@ -7,7 +7,7 @@ policies since all episodes have L decisions; returns are reported in the enviro
 
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,7 @@ class Episodic:
     layout: Layout
     low: float  # raw reward = low + (high - low) r
     high: float
+    noisy: bool = False  # a reward is 1 with probability r and 0 else, as learners see it
 
     @property
     def n(self) -> int:
@@ -154,6 +155,84 @@ def _instances(name: str, env: Any, seeds: Sequence[int], low: float, high: floa
     return layered(name, P, raw, models[0].start, env.max_steps, low, high)
 
 
+TREASURE = 0.3
+SLIP, GOOD_LEAF, OTHER_LEAF = 0.02, 0.25, 0.05
+
+
+def noisy_sea(size: int, seeds: Sequence[int]) -> Episodic:
+    """Deep Sea with noise: a move right slips to the left with probability 1/(2 size), and rewards are drawn as 0 or 1.
+
+    The treasure is there three times of ten, and a move right costs 0.05 / size: who was there once without luck turns
+    back for ever, unless something like a bonus sends it there again.
+    """
+    if size < 2:
+        raise ValueError(f"size must be two or more, got {size}")
+    S, end, cost, slip = size * size + 1, size * size, 0.05 / size, 0.5 / size
+    P, raw = np.zeros((len(seeds), S, 2, S)), np.zeros((len(seeds), S, 2))
+    for i, seed in enumerate(seeds):
+        right = np.random.default_rng([7, seed]).integers(0, 2, size=(size, size))  # which action goes right, by cell
+        for row in range(size):
+            for column in range(row + 1):
+                for a in range(2):
+                    goes = a == right[row, column]
+                    for to, chance in (
+                        ((column + 1, 1.0 - slip), (max(column - 1, 0), slip)) if goes else ((max(column - 1, 0), 1.0),)
+                    ):
+                        after = end if row + 1 == size else (row + 1) * size + min(to, size - 1)
+                        P[i, row * size + column, a, after] += chance
+                    paid = TREASURE * (1.0 - slip) if goes and row == column == size - 1 else 0.0
+                    raw[i, row * size + column, a] = paid - cost * goes
+    return replace(layered(f"noisy sea of {size}", P, raw, 0, size, -cost, 1.0), noisy=True)
+
+
+def tree(depth: int, seeds: Sequence[int]) -> Episodic:
+    """A binary tree in which moves slip and leaves pay by chance: one pays with probability 0.25, the others 0.05.
+
+    A move goes to the child it names, or to its sibling with probability 0.02; the last decision, at a leaf, draws the
+    reward. One try of a leaf says little, so who does not come back to what failed once misses the good one.
+    """
+    if not 1 <= depth <= 8:
+        raise ValueError(f"depth must be 1 to 8, got {depth}")
+    nodes = 2 ** (depth + 1) - 1
+    first = 2**depth - 1
+    P, raw = np.zeros((len(seeds), nodes + 1, 2, nodes + 1)), np.zeros((len(seeds), nodes + 1, 2))
+    for s in range(first):
+        for a in range(2):
+            P[:, s, a, 2 * s + 1 + a], P[:, s, a, 2 * s + 2 - a] = 1.0 - SLIP, SLIP
+    P[:, first:, :, nodes] = 1.0
+    raw[:, first:nodes] = OTHER_LEAF
+    for i, seed in enumerate(seeds):
+        raw[i, first + int(np.random.default_rng([8, seed]).integers(2**depth))] = GOOD_LEAF
+    return replace(layered(f"tree of depth {depth}", P, raw, 0, depth + 1, 0.0, 1.0), noisy=True)
+
+
+def noisy_lock(horizon: int, seeds: Sequence[int], static: int = 8) -> Episodic:
+    """A lock with a television: of three actions one leads on, one to the dead end, one to noise, for the rest of time.
+
+    The right action of each of `horizon` levels leads on and the last one pays 1 with probability a half. Noise is one
+    of `static` states at each time, drawn anew whatever is done, and pays 1 with probability 0.02: who likes what it
+    cannot predict stays there.
+    """
+    if horizon < 1 or static < 1:
+        raise ValueError(f"horizon and static must be 1 or more, got {horizon} and {static}")
+    each, decisions = 2 + static, horizon
+    S = (decisions + 1) * each
+    P, raw = np.zeros((len(seeds), S, 3, S)), np.zeros((len(seeds), S, 3))
+    for i, seed in enumerate(seeds):
+        order = np.stack([np.random.default_rng([6, seed, h]).permutation(3) for h in range(decisions)])
+        for h in range(decisions):
+            good, after = h * each, (h + 1) * each
+            noise = slice(after + 2, after + each)
+            right, dead, away = order[h]
+            P[i, good, right, after] = P[i, good, dead, after + 1] = 1.0
+            P[i, good, away, noise] = 1.0 / static
+            P[i, good + 1, :, after + 1] = 1.0
+            P[i, good + 2 : after, :, noise] = 1.0 / static
+            raw[i, good + 2 : after] = 0.02
+        raw[i, (decisions - 1) * each, order[-1][0]] = 0.5
+    return replace(layered(f"noisy lock H={horizon}", P, raw, 0, decisions, 0.0, 1.0), noisy=True)
+
+
 def riverswim_mdp(length: int = 6, gamma: float = 0.95) -> TabularMDP:
     """RiverSwim (Strehl and Littman 2008): left is sure and pays 0.005 at the start, right is hard and pays 1.
 
@@ -169,6 +248,14 @@ def riverswim_mdp(length: int = 6, gamma: float = 0.95) -> TabularMDP:
             P[s, 1, place] += chance
     r[0, 0], r[last, 1] = 0.005, 1.0
     return TabularMDP(P, r, gamma)
+
+
+def noisy_chain(length: int, n: int, decisions: int = 20) -> Episodic:
+    """RiverSwim with rewards drawn as 0 or 1: the end pays half of the time, the start one time of twenty."""
+    mdp = riverswim_mdp(length)
+    r = np.zeros(mdp.shape)
+    r[0, 0], r[-1, 1] = 0.05, 0.5
+    return replace(timed(f"noisy chain of {length}", TabularMDP(mdp.P, r, mdp.gamma), decisions, n), noisy=True)
 
 
 def riverswim(n: int, length: int = 6, decisions: int = 20) -> Episodic:

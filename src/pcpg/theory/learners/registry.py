@@ -2,8 +2,10 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
+from pcpg.theory.learners.curiosity import Curious
+from pcpg.theory.learners.kwik import KWIK
 from pcpg.theory.learners.layout import EpisodicLearner, Layout, Streams
 from pcpg.theory.learners.linear import LSVIUCB
 from pcpg.theory.learners.model_based import E3, UCBVI, UCRL2, RMax
@@ -23,7 +25,9 @@ Row = Literal[
     "PC-PG",
     "linear",  # this one and the next stand beside the table
     "policy search with restarts",
+    "own",  # registered by who uses the library
 ]
+ROWS: tuple[str, ...] = get_args(Row)
 
 POLYNOMIAL: tuple[Row, ...] = (
     "model-based",
@@ -34,7 +38,7 @@ POLYNOMIAL: tuple[Row, ...] = (
     "linear",
 )
 
-EXTRAS: tuple[Row, ...] = ("linear", "policy search with restarts")
+EXTRAS: tuple[Row, ...] = ("linear", "policy search with restarts", "own")
 
 
 class Comparator(NamedTuple):
@@ -42,7 +46,7 @@ class Comparator(NamedTuple):
 
     label: str
     make: Callable[..., EpisodicLearner]
-    row: Row
+    row: str  # one of ROWS
     source: str
     theory: Callable[..., EpisodicLearner] | None = None  # with the constants of its theorem; None: it states none
     assumes_restarts: bool = False  # its paper restarts from a distribution that covers the states; here it gets s0
@@ -89,6 +93,7 @@ COMPARATORS: dict[str, Comparator] = {
     "aggregated-q": Comparator(
         "aggregated Q-learning", AggregatedQ, "optimistic Q-learning", "Dong, Van Roy and Zhou 2019", AggregatedQ
     ),
+    "kwik": Comparator("KWIK linear regression", KWIK, "optimistic Q-learning", "Li, Littman and Walsh 2009", KWIK),
     "reinforce": Comparator("REINFORCE", Reinforce, "policy optimisation", "Williams 1992"),
     "npg": Comparator("NPG", NPG, "policy optimisation", "Kakade 2001; Agarwal et al. 2019"),
     "md-mpi": Comparator("MD-MPI", MDMPI, "policy optimisation", "Geist, Scherrer and Pietquin 2019"),
@@ -100,6 +105,12 @@ COMPARATORS: dict[str, Comparator] = {
     "psdp": Comparator("PSDP", PSDP, "policy search with restarts", "Bagnell et al. 2003", PSDP, True),
 }
 OLD_NAMES = {"pc-pg": "pcpg"}
+BESIDE: dict[str, Comparator] = {
+    "count": Comparator("count bonus", partial(Curious, kind="count"), "own", "Bellemare et al. 2016"),
+    "icm": Comparator("ICM's prediction error", partial(Curious, kind="icm"), "own", "Pathak et al. 2017"),
+    "rnd": Comparator("RND's prediction error", partial(Curious, kind="rnd"), "own", "Burda et al. 2018"),
+}
+"""Bonuses without a guarantee: `pcpg theory compare` runs them too, the table does not."""
 
 
 def current_name(name: str) -> str:

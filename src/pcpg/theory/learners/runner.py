@@ -7,7 +7,7 @@ import numpy as np
 
 from pcpg.theory.learners.layout import Episodes, Maker, Mixture, Streams
 from pcpg.theory.learners.problem import Episodic
-from pcpg.theory.mdp import Array, Index
+from pcpg.theory.mdp import Array, Index, Mask
 
 ENVIRONMENT, LEARNER = 0, 1  # salts: the environment's random numbers do not depend on how many a learner draws
 BELOW_ONE = 1.0 - 2.0**-31  # keeps u below the sum of a row of probabilities, which rounding may leave below one
@@ -33,7 +33,7 @@ class EpisodeSource:
             pi = Mixture(pi[:, None], np.zeros((len(pi), 1, self._problem.horizon), np.int64))
         problem, L, n = self._problem, self._problem.horizon, self._problem.n
         states, actions = problem.r.shape[1:]
-        u = (self._streams.uniform(2, L, batch) * BELOW_ONE)[..., None]
+        u = (self._streams.uniform(3 if problem.noisy else 2, L, batch) * BELOW_ONE)[..., None]
         cdf = np.cumsum(pi.policies, axis=-1).reshape(-1, actions)
         lane, each = np.arange(n)[:, None], pi.policies.shape[2]
         rows = (lane[..., None] * pi.policies.shape[1] + pi.which) * each  # where the policy of each step begins in cdf
@@ -45,7 +45,10 @@ class EpisodeSource:
             a[..., h] = act
             x[..., h + 1] = problem.first[h + 1] + (self._cdf.take(place, axis=0) > u[:, 1, h]).argmax(-1)
         self._steps += L * batch
-        return Episodes(problem.observed[x], a, problem.r[lane[..., None], x[..., :-1], a])
+        r = problem.r[lane[..., None], x[..., :-1], a]
+        if problem.noisy:
+            r = (np.swapaxes(u[:, 2, ..., 0], 1, 2) < r).astype(np.float64)
+        return Episodes(problem.observed[x], a, r)
 
 
 class History(NamedTuple):
@@ -59,11 +62,14 @@ class History(NamedTuple):
 
 
 class Settle(NamedTuple):
-    """When a run may end before its budget: every seed stayed epsilon-optimal while its samples grew `factor` times."""
+    """When a seed may end before its budget: it stayed epsilon-optimal while its samples grew `factor` times.
+
+    Each seed ends by itself: its returns stay what they were then, whoever runs beside it. A run ends with its last.
+    """
 
     epsilon: Array | float
     factor: float = 3.0
-    hope: int | None = None  # samples after which it ends too if no seed has become better than uniform by epsilon
+    hope: int | None = None  # samples after which a seed ends too if it was never better than uniform by epsilon
 
 
 def log_grid(budget: int, first: int = 20, per_decade: int = 12) -> Index:
@@ -100,24 +106,37 @@ def run(
     env = EpisodeSource(problem, Streams(seeds, ENVIRONMENT))
     learner = make(problem.layout, Streams(seeds, LEARNER))
     optimal, uniform, scores = problem.optimal(), problem.uniform(), []
+    ended = np.zeros(problem.n, bool)
+
+    def score(due: int) -> None:
+        now = problem.returns(learner.policy())
+        scores.extend([np.where(ended, scores[-1], now) if scores else now] * due)
 
     def history() -> History:
         return History(grid[: len(scores)], np.stack(scores, axis=1), optimal, uniform, env.steps)
 
     while env.steps + (cost := problem.horizon * (batch := learner.batch)) <= budget:
         if grid[len(scores)] < env.steps + cost:
-            due = int((grid < env.steps + cost).sum()) - len(scores)
-            scores += [problem.returns(learner.policy())] * due
-            if settle is not None:
-                now, last = history(), int(grid[len(scores) - 1])
-                if (samples_to(now, settle.epsilon) * settle.factor <= last).all():
-                    return now
-                better = now.returns >= (uniform + settle.epsilon)[:, None]
-                if settle.hope is not None and last >= settle.hope and not better.any():
-                    return now
+            for _ in range(int((grid < env.steps + cost).sum()) - len(scores)):
+                score(1)
+                ended |= settled(history(), settle)
+            if ended.all():
+                return history()
         learner.learn(env.roll_out(learner.behaviour(), batch))
-    scores += [problem.returns(learner.policy())] * (len(grid) - len(scores))
+    score(len(grid) - len(scores))
     return history()
+
+
+def settled(history: History, settle: Settle | None) -> Mask:
+    """Which seeds may end at the last point of this history."""
+    if settle is None:
+        return np.zeros(len(history.returns), bool)
+    last = history.samples[-1]
+    done = samples_to(history, settle.epsilon) * settle.factor <= last
+    if settle.hope is None or last < settle.hope:
+        return done
+    better = history.returns >= (history.uniform + settle.epsilon)[:, None]
+    return done | ~better.any(1)
 
 
 def samples_to(history: History, epsilon: Array | float) -> Array:

@@ -58,21 +58,23 @@ class PSRL(tables.TabularLearner):
         self.pi = tables.greedy(self.Q)
 
 
-def noise_variance(N: Array, layout: Layout, episode: int) -> Array:
-    """RLSVI's variance beta_k / (N + 1)."""
+def noise_variance(N: Array, layout: Layout, episode: int, ridge: float = 1.0) -> Array:
+    """RLSVI's variance beta_k / (N + lambda)."""
     L, W, A = layout.horizon, layout.width, layout.num_actions
-    return 0.5 * W * L**3 * np.log(2.0 * L * W * A * episode) / (N + 1.0)
+    return 0.5 * W * L**3 * np.log(2.0 * L * W * A * episode) / (N + ridge)
 
 
 @dataclass(eq=False)
 class RLSVI(tables.TabularLearner):
     """RLSVI, randomised least-squares value iteration (Osband, Van Roy and Wen 2014; Russo 2019).
 
-        Q_h(s, a) = R / (N + 1) + sum_y N(y) / (N + 1) V_{h+1}(y) + w,   w ~ Normal(0, scale^2 beta_k / (N + 1))
-        beta_k = W L^3 ln(2 L W A k) / 2
+        Q_h(s, a) = R / (N + lambda) + sum_y N(y) / (N + lambda) V_{h+1}(y) + w
+        w ~ Normal(0, scale^2 beta_k / (N + lambda)),   beta_k = W L^3 ln(2 L W A k) / 2,   lambda = scale^2
 
     in episode k, as in Russo's Algorithm 1 (the model may depend on time, and values are not cut); W states in a
-    layer. R is the sum of rewards of (h, s, a), N its visits. Greedy play.
+    layer. R is the sum of rewards of (h, s, a), N its visits. Greedy play. Russo's lambda is 1: the posterior of values
+    with noise beta_k and a prior of variance beta_k; with noise scale^2 beta_k and that prior lambda is scale^2. With
+    less noise and lambda = 1 what was tried once is shrunk below what it is worth, and not tried again.
     """
 
     def __post_init__(self) -> None:
@@ -87,9 +89,10 @@ class RLSVI(tables.TabularLearner):
         self._draw()
 
     def _draw(self) -> None:
-        sd = self.scale * np.sqrt(noise_variance(self.counts.visits, self.layout, self.episode))
-        r = self.counts.mean_reward(ridge=1.0) + sd * self.streams.normal(*sd.shape[1:])
-        self.Q = tables.induct(self.layout, r, self.counts.transitions(ridge=1.0), tables.plain, tables.best)
+        ridge = self.scale**2
+        sd = self.scale * np.sqrt(noise_variance(self.counts.visits, self.layout, self.episode, ridge))
+        r = self.counts.mean_reward(ridge) + sd * self.streams.normal(*sd.shape[1:])
+        self.Q = tables.induct(self.layout, r, self.counts.transitions(ridge), tables.plain, tables.best)
         self.pi = tables.greedy(self.Q)
 
 

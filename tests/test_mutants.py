@@ -1,0 +1,21 @@
+"""The tests see wrong algorithms: `python -m tests.mutants` tries them all, a few of them are tried here."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from tests.mutants import ROOT, survivors
+from tests.mutants_table import MUTANTS, NAMED
+
+
+def test_every_mutant_changes_one_place_of_its_file_and_names_tests_that_there_are():
+    for mutant in MUTANTS:
+        assert (ROOT / "src" / "pcpg" / mutant.file).read_text().count(mutant.old) == 1, mutant.name
+        assert mutant.old != mutant.new and all((ROOT / "tests" / t.split("::")[0]).exists() for t in mutant.tests)
+    assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS) >= 40
+
+
+def test_a_few_wrong_algorithms_are_killed_and_a_change_of_nothing_survives():
+    same = NAMED[0]._replace(name="nothing", new=NAMED[0].old + "  # as it was")
+    assert survivors((NAMED[0], NAMED[5], same), jobs=1) == [same]
