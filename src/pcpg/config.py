@@ -239,8 +239,8 @@ class ReplayExploreConfig:
     patience: int = 5
     """... for this many rounds in a row, and none of them met anything new."""
     closer_looks: int = 3
-    """So often exploration goes on with a kernel half as wide where it would end and nothing good was met: no reward
-    above 0, and no end of an episode where every step costs."""
+    """So often exploration goes on with a kernel half as wide where it would end and hardly anything good was met: a
+    reward above 0, or the end of an episode where every step costs, three times. It then ends when that is met."""
     weights: Literal["d-optimal", "uniform"] = "d-optimal"
     """Mixture weights of the cover for the roll-in."""
     ridge: float = 1e-3

@@ -12,6 +12,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+ENOUGH = 3
+"""Good transitions from which a task can be learned."""
+
 
 class Batch(NamedTuple):
     """The transitions of one round, as they are written once to the run folder."""
@@ -85,9 +88,10 @@ class Kept:
 
     @property
     def has_success(self) -> bool:
-        """Whether something good was met: a reward above 0, or an end where every step costs."""
+        """Whether something good was met often enough to learn from: rewards above 0, or ends where every step costs."""
         rewards = self.column("reward")
-        return bool(rewards.max(initial=-1.0) > 0 or (self.column("terminated").any() and rewards.max() < 0))
+        good = rewards > 0 if rewards.max(initial=0.0) >= 0 else self.column("terminated")
+        return int(np.count_nonzero(good)) >= ENOUGH
 
     def first_codes(self, number: int) -> np.ndarray:
         """Observations at which the newest episodes began, `number` of them, repeated where they are fewer."""

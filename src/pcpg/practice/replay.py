@@ -259,10 +259,11 @@ class ReplayAgent:
         is_full = kept.size + explore.num_episodes * self.env.max_steps > self.config.replay.capacity
         has_task = not self.env.is_reward_free and self.config.exploit.backups > 0
         looks_closer = has_task and state.closer < explore.closer_looks and not kept.has_success
+        is_found = state.closer > 0 and kept.has_success  # what the closer looks were for
         if quiet >= explore.patience and looks_closer and not is_full:
             again = {"quiet": int32(0), "scaled_at": np.asarray(0, np.int64)}
             state = state._replace(closer=int32(int(state.closer) + 1), **again)
-        elif quiet >= explore.patience or is_full:
+        elif quiet >= explore.patience or is_full or is_found:
             state = state._replace(phase=int32(EXPLOIT if has_task else DONE), phase_round=int32(0))
         return state, Report(plain(metrics), member)
 
