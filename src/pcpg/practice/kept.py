@@ -88,9 +88,9 @@ class Kept:
 
     @property
     def has_success(self) -> bool:
-        """Whether something good was met often enough to learn from: rewards above 0, or ends where every step costs."""
+        """Whether something good was met often enough to learn: rewards above 0, or ends where every step costs."""
         rewards = self.column("reward")
-        good = rewards > 0 if rewards.max(initial=0.0) >= 0 else self.column("terminated")
+        good = rewards > 0 if rewards.max(initial=-np.inf) >= 0 else self.column("terminated")
         return int(np.count_nonzero(good)) >= ENOUGH
 
     def first_codes(self, number: int) -> np.ndarray:

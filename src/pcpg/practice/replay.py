@@ -109,6 +109,10 @@ class ReplayAgent:
         return candidate_actions(self.env.action_space, self.config.replay.num_actions)
 
     @functools.cached_property
+    def _settled(self) -> dict[int, tuple[np.ndarray, np.ndarray]]:
+        return {}
+
+    @functools.cached_property
     def _tables(self) -> dict[int, Listed | None]:
         return {}
 
@@ -188,12 +192,15 @@ class ReplayAgent:
         """The entries of a state that begins with the data of another run, under the reward of now."""
         if self.covers is None:
             return {}
-        kept, params = self.covers[self.env.dynamics_seed(seed)], self.env.instance(seed)
+        explored, params = self.env.dynamics_seed(seed), self.env.instance(seed)
+        kept = self.covers[explored]
         seen = kept.observations
         here, after, chosen = seen[kept.column("code")], seen[kept.column("next_code")], kept.column("action")
         found = self.env.rewards_of(params, here, self.candidates[chosen], after)
-        places = kept.of_every_pair(MOST_OF_A_PAIR)
-        scale = settled_scale(self, kept, np.unique(kept.column("code")[places]))
+        if explored not in self._settled:  # the same for every task on these data
+            places = kept.of_every_pair(MOST_OF_A_PAIR)
+            self._settled[explored] = places, settled_scale(self, kept, np.unique(kept.column("code")[places]))
+        places, scale = self._settled[explored]
         return {
             "kept": kept.relabelled(*(found or (kept.column("reward"), None))),
             "phase": int32(EXPLOIT),
