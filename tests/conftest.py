@@ -73,6 +73,20 @@ def config_file(tmp_path_factory: pytest.TempPathFactory, tiny: Callable[..., di
     return write
 
 
+@pytest.fixture(scope="session")
+def unseal() -> Callable[[Path], None]:
+    """Make a run folder one of a version without manifests."""
+
+    def make_old(path: Path) -> None:
+        from pcpg.runs.documents import read_json, write_json
+
+        (path / "manifest.json").unlink(missing_ok=True)
+        (path / "environment.json").unlink(missing_ok=True)
+        write_json(path / "config.json", read_json(path / "config.json").content)
+
+    return make_old
+
+
 @dataclasses.dataclass(frozen=True)
 class Answer:
     """What a command said."""

@@ -22,6 +22,7 @@ from pcpg.envs.adapters.names import given_function, is_own_function, register_f
 from pcpg.envs.given_reward import Reward
 from pcpg.envs.host import HostEnvironment
 from pcpg.envs.protocol import Environment
+from pcpg.envs.recorded import Recorded, RecordedHost
 from pcpg.envs.spaces import Box
 from pcpg.features.base import FeatureMap
 from pcpg.features.own import Phi, given_features, is_own_features, register_features
@@ -37,8 +38,9 @@ from pcpg.runs.metrics import Logger
 from pcpg.state import NonFinite
 from pcpg.training.compile_cache import enable_compile_cache
 from pcpg.training.exploit import exploit_config, exploit_defaults, make_run_env
-from pcpg.training.loop import Observer, start_run, train_run
+from pcpg.training.loop import UNSEALED, Observer, start_run, train_run
 from pcpg.training.storage import covers_of, read_features, read_policies
+from pcpg.training.trust import check_trust, environment_of
 
 
 class RunWarning(UserWarning):
@@ -87,6 +89,7 @@ class Evaluation:
 
     returns: np.ndarray  # [seeds, episodes]
     env_steps: int
+    seeds: tuple[int, ...] = ()  # whose policies played: all that did not fail
 
     @property
     def mean_return(self) -> list[float]:
@@ -123,13 +126,44 @@ class Given(NamedTuple):
 class Run:
     """A finished run; `policy` and `cover` are those of its first seed, `policies` and `covers` of all."""
 
-    def __init__(self, folder: RunFolder, reward: Reward | None = None, given: Given | None = None) -> None:
-        self.folder = folder
+    def __init__(
+        self, folder: RunFolder, reward: Reward | None = None, given: Given | None = None, *, trust: bool = False
+    ) -> None:
+        self.folder, self.reward, self.trust = folder, reward, trust
         self.given = given or Given()
         with self.given.used(folder):
-            self.config = RunConfig.from_json(folder.config)
-            self.env = make_run_env(self.config, reward)
+            env = environment_of(folder)
+            self.config = RunConfig.from_json(folder.config, env)
+            self.env = make_run_env(self.config, reward, env)
         self.summary = folder.read_summary()
+        if not folder.is_sealed:
+            _warn(UNSEALED.format(folder.path))
+
+    @contextlib.contextmanager
+    def playable(self) -> Iterator[Environment]:
+        """The environment of evaluations, to play on; one of a module that the folder names needs trust.
+
+        What is stepped on the host is closed afterwards.
+        """
+        self.check_trust()
+        with self.given.used(self.folder):
+            made = make_run_env(self.config, self.reward)
+            env = made.evaluation_env
+        try:
+            yield env
+        finally:
+            for one in (env, made):
+                if isinstance(one, HostEnvironment):
+                    one.close()
+
+    def check_trust(self) -> None:
+        """Refuse to make an environment from a module that the folder names, unless the run was opened with trust."""
+        check_trust(self.folder, self.trust)
+
+    @property
+    def finished_seeds(self) -> list[int]:
+        """The seeds that came to their end: all but those that failed."""
+        return [seed for seed in self.config.seed_list if str(seed) not in self.summary.get("failed", {})]
 
     @property
     def path(self) -> Path:
@@ -165,7 +199,7 @@ class Run:
     def covers(self) -> list[Cover[ActorCritic]]:
         """The cover of each seed."""
         with self.given.used(self.folder):
-            return covers_of(self.folder, self.config, self.config.seed_list)
+            return covers_of(self.folder, self.config, self.config.seed_list, self.env, _warn)
 
     @property
     def cover(self) -> Cover[ActorCritic]:
@@ -175,7 +209,8 @@ class Run:
     def features(self) -> FeatureMap:
         """The feature map with which the cover was made, as it was saved."""
         with self.given.used(self.folder):
-            return read_features(self.folder, self.config.make_features(self.env))
+            is_drawn = not isinstance(self.env, Recorded | RecordedHost)
+            return read_features(self.folder, self.config.make_features(self.env), is_drawn=is_drawn)
 
     @property
     def design(self) -> Design:
@@ -189,20 +224,21 @@ class Run:
         if not isinstance(episodes, int) or episodes < 1:
             raise ConfigError(f"episodes must be an integer of at least 1, got {episodes!r}")
         enable_compile_cache()
-        policies = self.best_policies if best else self.policies
-        env = self.env.evaluation_env
-        program = visit_program(Visitor(env, episodes, greedy), self.config.lanes or default_lanes())
-        visits = program(
-            [
-                VisitInputs(np.uint32(seed), np.int32(EVALUATION_ROUND), env.instance(seed), policy.network, None)
-                for seed, policy in zip(self.config.seed_list, policies, strict=True)
-            ]
-        )
-        for seed, seen in zip(self.config.seed_list, visits, strict=True):
+        seeds, found = self.finished_seeds, self.best_policies if best else self.policies
+        policies = [found[self.config.seed_list.index(seed)] for seed in seeds]
+        with self.playable() as env:
+            program = visit_program(Visitor(env, episodes, greedy), self.config.lanes or default_lanes())
+            visits = program(
+                [
+                    VisitInputs(np.uint32(seed), np.int32(EVALUATION_ROUND), env.instance(seed), policy.network, None)
+                    for seed, policy in zip(seeds, policies, strict=True)
+                ]
+            )
+        for seed, seen in zip(seeds, visits, strict=True):
             if not bool(seen.finite):
                 raise NonFinite(f"seed {seed}: the evaluation holds a reward or observation that is not finite")
         steps = sum(int(seen.env_steps) for seen in visits)
-        return Evaluation(np.stack([seen.returns for seen in visits]), steps)
+        return Evaluation(np.stack([seen.returns for seen in visits]), steps, tuple(seeds))
 
     def _policies(self, kind: str) -> list[Policy]:
         found = read_policies(self.folder, self.config, self.env, kind)
@@ -272,7 +308,7 @@ def train(
         feature_seed=feature_seed,
     ).resolved()
     path = Path(tempfile.mkdtemp(prefix="pcpg-")) / "run" if out is None else Path(out)
-    return _train(start_run(run_config, path), observer, loggers)
+    return _train(start_run(run_config, path), observer, loggers, trust=True)
 
 
 def exploit(
@@ -286,6 +322,7 @@ def exploit(
     lanes: int = 0,
     observer: Observer | None = None,
     loggers: Iterable[Logger | str] = (),
+    trust: bool = False,
     **env_options: Any,
 ) -> Run:
     """Train policies on the covers of a finished run, for a reward that may be another one.
@@ -303,6 +340,7 @@ def exploit(
         lanes: width of the program over seeds; 0 chooses by the device.
         observer: called with a `Progress` before the first round and after each.
         loggers: get every report that metrics.jsonl gets.
+        trust: whether an environment from a module that the folder names may be made.
         **env_options: options that change the environment's reward alone, as in `goal=(3, 7)` of a maze.
 
     Returns:
@@ -318,7 +356,8 @@ def exploit(
     """
     check_loggers(loggers)
     folder = run.folder if isinstance(run, Run) else RunFolder.open(Path(run))
-    given = run.given if isinstance(run, Run) else Given()
+    given, trust = (run.given, trust or run.trust) if isinstance(run, Run) else (Given(), trust)
+    check_trust(folder, trust)
     with given.used(folder):
         defaults = exploit_defaults(folder)
         run_config = exploit_config(
@@ -332,7 +371,7 @@ def exploit(
         )
         path = Path(tempfile.mkdtemp(prefix="pcpg-")) / "run" if out is None else Path(out)
         made = start_run(run_config, path, reward)
-    return _train(made, observer, loggers, reward, given)
+    return _train(made, observer, loggers, reward, given, trust=True)
 
 
 def load(
@@ -341,14 +380,16 @@ def load(
     reward: Reward | None = None,
     env_fn: EnvFn | None = None,
     features: Phi | None = None,
+    trust: bool = False,
 ) -> Run:
-    """The finished run in a folder; nothing in a run folder can execute code.
+    """The finished run in a folder; loading builds no outside environment and imports nothing that the folder names.
 
     Args:
         path: the run folder.
         reward: the reward that the run was given in Python, if it was.
         env_fn: the function that made its environment, if one did.
         features: the function that made its features, if one did.
+        trust: whether an environment from a module that the folder names may be made, for what plays on it.
 
     Returns:
         The run, with its policies, covers and settings.
@@ -361,7 +402,7 @@ def load(
         pcpg.runs.errors.NotARun: ...
     """
     given = Given(env_fn, features)
-    return Run(_open(path, given), reward, given)
+    return Run(_open(path, given), reward, given, trust=trust)
 
 
 def resume(
@@ -372,6 +413,8 @@ def resume(
     features: Phi | None = None,
     observer: Observer | None = None,
     loggers: Iterable[Logger | str] = (),
+    trust: bool = False,
+    retry_failed: bool = False,
 ) -> Run:
     """Train an interrupted run to its end: the same result as if it had never been interrupted.
 
@@ -382,6 +425,8 @@ def resume(
         features: the function that made its features, if one did.
         observer: called with a `Progress` before the first round and after each.
         loggers: get every report that metrics.jsonl gets.
+        trust: whether an environment from a module that the folder names may be made.
+        retry_failed: whether seeds that failed go on from where they did.
 
     Returns:
         The finished run.
@@ -394,7 +439,7 @@ def resume(
         True
     """
     given = Given(env_fn, features)
-    return _train(_open(path, given), observer, loggers, reward, given)
+    return _train(_open(path, given), observer, loggers, reward, given, trust=trust, retry_failed=retry_failed)
 
 
 def _open(path: str | os.PathLike[str], given: Given) -> RunFolder:
@@ -414,16 +459,21 @@ def _train(
     loggers: Iterable[Logger | str],
     reward: Reward | None = None,
     given: Given | None = None,
+    *,
+    trust: bool = False,
+    retry_failed: bool = False,
 ) -> Run:
-    def notice(text: str) -> None:
-        if threading.current_thread() is threading.main_thread():
-            warnings.warn(text, RunWarning, stacklevel=2)
-        else:  # where warnings are errors, one would end the thread that listens for Ctrl-C
-            print(text, file=sys.stderr, flush=True)
-
     # Python's own way: the notices are warnings, and Ctrl-C is a KeyboardInterrupt, after the checkpoint.
+    asked: dict[str, Any] = {"reward": reward, "trust": trust, "retry_failed": retry_failed}
     with (given or Given()).used(folder):
-        trained = train_run(folder, observer=observer, loggers=loggers, notice=notice, reward=reward)
+        trained = train_run(folder, observer=observer, loggers=loggers, notice=_warn, **asked)
     if not trained.finished:
         raise KeyboardInterrupt(f"training stopped; resume with pcpg.resume({str(folder.path)!r})")
-    return Run(RunFolder.open(folder.path), reward, given)
+    return Run(RunFolder.open(folder.path), reward, given, trust=trust)
+
+
+def _warn(text: str) -> None:
+    if threading.current_thread() is threading.main_thread():
+        warnings.warn(text, RunWarning, stacklevel=3)
+    else:  # where warnings are errors, one would end the thread that listens for Ctrl-C
+        print(text, file=sys.stderr, flush=True)

@@ -15,6 +15,7 @@ from pcpg.envs.registry import complete_options, make
 from pcpg.features import FEATURES, make_features
 from pcpg.features.base import FeatureMap
 from pcpg.features.own import is_own_features
+from pcpg.practice.memory import check_fits
 from pcpg.presets import features_for, sized
 from pcpg.runs.documents import plain
 
@@ -85,8 +86,11 @@ class RunConfig:
         return dataclasses.asdict(self)
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> "RunConfig":
-        """The configuration from JSON values; an unknown name or a wrong type is named."""
+    def from_json(cls, data: Mapping[str, Any], env: Environment | None = None) -> "RunConfig":
+        """The configuration from JSON values; an unknown name or a wrong type is named.
+
+        With `env`, that of a run which has begun, no environment is made and no features are drawn.
+        """
         if not isinstance(data, Mapping):
             raise ConfigError(f"a configuration must be an object, got {data!r}")
         algo = data.get("algo", "pcpg")
@@ -99,17 +103,25 @@ class RunConfig:
             check_choice("configuration entry", name, known)
         if "env" not in rest:
             raise ConfigError("the configuration names no environment: expected an entry 'env'")
-        return cls(algo=algo, agent=agent, **rest).checked()
+        config = cls(algo=algo, agent=agent, **rest)
+        return config.checked() if env is None else config.recorded()
 
     def resolved(self) -> "RunConfig":
         """The configuration with every default written out and every formula worked out."""
         config = self.checked()
         return dataclasses.replace(config, agent=sized(config.agent, config.make_env()))
 
+    def recorded(self) -> "RunConfig":
+        """The configuration of a run that has begun: everything was written out and checked then."""
+        if not is_own_features(self.features):
+            check_choice("features", self.features, FEATURES)
+        return dataclasses.replace(self, env_options=complete_options(self.env, self.env_options))
+
     def checked(self) -> "RunConfig":
         """The configuration with the options of environment and features written out; refuses what cannot be built."""
         options = complete_options(self.env, self.env_options)
         env = make(self.env, **options)
+        check_fits(env, self.agent)
         own = features_for(self.env, env, self.feature_seed)
         features = own[0] if self.features == "auto" else self.features
         if not is_own_features(features):

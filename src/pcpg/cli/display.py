@@ -3,7 +3,9 @@
 What needs JAX is imported for its types alone: this module loads at once.
 """
 
+import contextlib
 import json
+import select
 import time
 import typing
 from collections.abc import Iterable, Mapping
@@ -23,6 +25,7 @@ if typing.TYPE_CHECKING:
     from pcpg.api import Evaluation, Run
     from pcpg.envs.registry import EnvironmentSpec
     from pcpg.reports.visits import CoverVisits
+    from pcpg.runs.verify import Checked
     from pcpg.training.loop import Progress
 
 STOPPED = 130
@@ -32,9 +35,36 @@ QUIET_SECONDS = 10.0
 """Shortest time between two lines where the output is not a terminal."""
 
 
+FAILED = 3
+"""Exit code of a run that came to its end with seeds that failed."""
+
+
 def say(console: Console, text: str, style: str | None = None) -> None:
-    """Print a line as it is, neither highlighted nor broken."""
-    console.print(text, style=style, highlight=False, soft_wrap=True)
+    """Print a line as it is, neither highlighted nor broken nor taken for markup; to nobody where nobody reads."""
+    try:
+        console.print(printable(text), style=style, markup=False, highlight=False, soft_wrap=True)
+    except OSError:
+        # Training goes on without its screen: a closed pipe or a full disk behind it is no reason to stop.
+        if not console.stderr and not reader_has_gone(console.file):
+            raise
+
+
+def printable(text: str) -> str:
+    """A text without what steers a terminal: names in a run folder may come from anybody."""
+    return "".join(letter if letter.isprintable() or letter in "\n\t" else _code_of(letter) for letter in text)
+
+
+def _code_of(letter: str) -> str:
+    return letter.encode("unicode_escape").decode("ascii")
+
+
+def reader_has_gone(stream: Any) -> bool:
+    """Whether nobody reads a stream any more, as in `pcpg envs --json | head`."""
+    if not hasattr(select, "poll"):
+        return True
+    poll = select.poll()
+    poll.register(stream.fileno(), 0)
+    return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
 
 
 def answer(console: Console, as_json: bool) -> Console:
@@ -57,7 +87,7 @@ class Display:
     """Live progress of a run: how far it is and the newest numbers; plain lines where there is no terminal."""
 
     def __init__(self, console: Console, title: str) -> None:
-        self.console, self.title = console, title
+        self.console, self.title = console, printable(title)
         self.began = time.monotonic()
         self.progress: Progress | None = None
         self.last_line: float | None = None
@@ -75,7 +105,8 @@ class Display:
     def stop(self) -> None:
         """Leave the last state on the screen and give the cursor back."""
         if self.live.is_started:
-            self.live.stop()
+            with contextlib.suppress(OSError):  # the terminal may be gone
+                self.live.stop()
 
     def __call__(self, progress: "Progress") -> None:
         """Show the newest round."""
@@ -210,10 +241,10 @@ def _panels(counts: np.ndarray) -> list[str]:
 
 def result_table(folder: RunFolder) -> Table:
     """A row per seed: what a finished run spent and reached."""
-    from pcpg.envs.registry import make
+    from pcpg.training.trust import environment_of
 
     summary = folder.read_summary()
-    solved = make(folder.config["env"], **folder.config["env_options"]).solved_return
+    solved = environment_of(folder).solved_return
     # Where there is no return to reach, what was visited says how far the run came.
     rows = read_metrics(folder.metrics) if solved is None else []
     visited = {row["seed"]: row["coverage"] for row in rows if "coverage" in row}
@@ -228,6 +259,9 @@ def result_table(folder: RunFolder) -> Table:
         table.add_column(name, justify="right")
     if solved is not None:
         table.add_column(f"solved (> {solved:g})")
+    failed = summary.get("failed", {})
+    if failed:
+        table.add_column("failed")
     for index, seed in enumerate(summary["seeds"]):
         final, best = summary["final_return"][index], summary["best_return"][index]
         row = [str(seed), str(summary["policies"][index] or "-"), f"{summary['env_steps'][index]:,}"]
@@ -235,7 +269,18 @@ def result_table(folder: RunFolder) -> Table:
         row += ["-" if value is None else f"{value:.2f}" for value in (final, best)]
         if solved is not None:
             row.append("yes" if final is not None and final > solved else "no")
+        if failed:
+            row.append("yes" if str(seed) in failed else "no")
         table.add_row(*row)
+    return table
+
+
+def verify_table(found: Iterable["Checked"]) -> Table:
+    """A row per file of a run: whether it is whole, what is wrong with it, and what that costs."""
+    table = Table("file", "state", "what is wrong", "what it costs")
+    for one in found:
+        style = "red" if one.state == "damaged" else None
+        table.add_row(*(Text(printable(text)) for text in one), style=style)
     return table
 
 
@@ -247,7 +292,7 @@ def evaluation_table(run: "Run", played: "Evaluation") -> Table:
         table.add_column(name, justify="right")
     if solved is not None:
         table.add_column(f"solved (> {solved:g})")
-    for seed, mean, error in zip(run.config.seed_list, played.mean_return, played.standard_error, strict=True):
+    for seed, mean, error in zip(played.seeds, played.mean_return, played.standard_error, strict=True):
         mark = [] if solved is None else ["yes" if mean > solved else "no"]
         table.add_row(str(seed), f"{mean:.3f}", f"{error:.3f}", *mark)
     return table

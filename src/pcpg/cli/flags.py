@@ -20,6 +20,9 @@ if typing.TYPE_CHECKING:
 Flag = tyro.conf.FlagCreatePairsOff[bool]
 Folder = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="DIR", help="Run folder.")]
 JsonFlag = Annotated[Flag, tyro.conf.arg(help="Print one JSON object to stdout; everything else goes to stderr.")]
+TrustFlag = Annotated[
+    Flag, tyro.conf.arg(help="Make an environment of a module that the folder names: you know where it comes from.")
+]
 LogFlag = Annotated[
     tuple[Literal["tensorboard", "wandb"], ...],
     tyro.conf.arg(help="Log to these besides metrics.jsonl; each needs the extra of its name."),
@@ -54,6 +57,7 @@ class TrainFlags:
     """Run folder to create; by default a new one under runs/."""
     config: Annotated[str, tyro.conf.arg(metavar="FILE")] = ""
     """JSON file with settings, or a run's config.json; flags override its entries."""
+    trust: TrustFlag = False
     lanes: int = 0
     """How many seeds run side by side; 0 chooses by the device."""
     log: LogFlag = ()
@@ -85,7 +89,7 @@ def read_train_flags(arguments: list[str], notice: Callable[[str], None]) -> tup
 
 def _given_config(arguments: list[str], notice: Callable[[str], None]) -> tuple["RunConfig", list[str]]:
     """The settings that decide which other flags there are, and the arguments with ENV among them."""
-    from pcpg.envs.adapters.names import is_adapted
+    from pcpg.envs.adapters.names import is_adapted, outside_module
     from pcpg.run_config import RunConfig
 
     words = list(arguments)
@@ -109,6 +113,13 @@ def _given_config(arguments: list[str], notice: Callable[[str], None]) -> tuple[
         if given.get(entry, value) != value and given.pop(settings, None):
             notice(f"{value}: '{settings}' in {file} belongs to {given[entry]} and is left out")
         given[entry] = value
+    if env_id is None and "--trust" not in words:
+        module = outside_module(str(given["env"]), dict(given.get("env_options", {})))
+        if module is not None:
+            raise Mistake(
+                f"{file} names the environment {given['env']!r}: making it would import {module}, and with it run "
+                "code. If you know where the file comes from, add --trust"
+            )
     if is_adapted(str(given["env"])):
         options, words = _free_options(words)
         given["env_options"] = dict(given.get("env_options", {})) | options

@@ -7,7 +7,7 @@ import tyro
 from rich.console import Console
 from rich.markdown import Markdown
 
-from pcpg.cli.display import STOPPED, Display, print_json
+from pcpg.cli.display import STOPPED, Display, print_json, say
 from pcpg.experiments.harness import Experiment, Flags, reproduce
 
 
@@ -29,7 +29,7 @@ def _run(experiment: Experiment[Any], flags: Flags, as_json: bool, console: Cons
     """Run an experiment with its progress on the console and show its table; the exit code."""
 
     def notice(text: str) -> None:
-        console.print(text, highlight=False)
+        say(console, text)
 
     results = reproduce(experiment, flags, lambda name: Display(console, name), notice)
     if results is None:

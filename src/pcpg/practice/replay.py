@@ -21,10 +21,10 @@ from pcpg.algorithm1 import Explored, Improve, Parts, Request, Visit, explore_ro
 from pcpg.config import ReplayConfig
 from pcpg.cover.landmarks import Landmarks
 from pcpg.cover.pairs import diagonal_design
-from pcpg.envs.host import HostEnvironment
+from pcpg.envs.host import HostEnvironment, locating
 from pcpg.envs.protocol import Environment
 from pcpg.policies.kernel import ExploringPolicy, GreedyPolicy, among, candidate_actions, sure_choices
-from pcpg.practice.agent import after_round, check_visits, plain
+from pcpg.practice.agent import after_round, all_finite, check_visits, finite_or_error, plain
 from pcpg.practice.episodes import play
 from pcpg.practice.fitting import (
     CollectInputs,
@@ -62,7 +62,7 @@ from pcpg.practice.replay_state import (
 )
 from pcpg.practice.visit import VisitInputs, Visitor, Visits
 from pcpg.presets import bytes_of_transition, sized
-from pcpg.state import DONE, EXPLOIT, EXPLORE, Report, int32
+from pcpg.state import DONE, EXPLOIT, EXPLORE, NonFinite, Report, int32
 
 MOST_OF_A_PAIR = 64
 """Transitions of one pair from which a task is learned on the data of another run."""
@@ -181,7 +181,11 @@ class ReplayAgent:
         }
 
     def step(self, states: Sequence[ReplayState]) -> list[tuple[ReplayState, Report]]:
-        """One round for each seed, in the phase it is in."""
+        """One round for each seed, in the phase it is in; an error where a number was not finite."""
+        return all_finite(self.try_step(states))
+
+    def try_step(self, states: Sequence[ReplayState]) -> list[tuple[ReplayState, Report] | NonFinite]:
+        """One round for each seed; for one in which a number was not finite, the error in its place."""
         turns = [self._explore(state) if state.phase == EXPLORE else self._exploit(state) for state in states]
         return lockstep(turns, functools.partial(self._answer, states))
 
@@ -302,9 +306,7 @@ class ReplayAgent:
         counted = self.count([CountInputs(model, *pair, tol) for model, pair in zip(models, pairs, strict=True)])
         for i, played, batch, output in zip(exploring, episodes, batches, counted, strict=True):
             found[i] = seen_in(self, states[i], played, batch, output)
-        for state, visits in zip(states, (found[i] for i in range(len(states))), strict=True):
-            check_visits(state, visits)  # pyright: ignore[reportArgumentType]
-        return [found[i] for i in range(len(states))]
+        return finite_or_error(check_visits, states, [found[i] for i in range(len(states))])
 
     def _visit_inputs(self, state: ReplayState, policy: GreedyPolicy) -> VisitInputs:
         params = self.env.instance(int(state.seed))
@@ -336,15 +338,16 @@ class ReplayAgent:
     def _play_on_host(self, inputs: CollectInputs) -> Episodes:
         rng = np.random.default_rng([int(inputs.seed), int(inputs.round), 4])
         assert isinstance(self.env, HostEnvironment)
-        played = play(
-            self.env,
-            inputs.policy,
-            rng,
-            self.config.explore.num_episodes,
-            roll_in=inputs.roll_in,
-            epsilon=1.0,
-            candidates=self.candidates,
-        )
+        with locating(seed=int(inputs.seed), round=int(inputs.round)):
+            played = play(
+                self.env,
+                inputs.policy,
+                rng,
+                self.config.explore.num_episodes,
+                roll_in=inputs.roll_in,
+                epsilon=1.0,
+                candidates=self.candidates,
+            )
         nowhere = np.full(played.alive.shape, -1, np.int32)
         arrays = played.observations, played.actions, played.rewards, played.terminated, played.truncated
         return Episodes(*arrays, played.alive, nowhere)

@@ -57,6 +57,7 @@ def drawing() -> Iterator[None]:
         "grid.color": FAINT,
         "svg.hashsalt": "pcpg",  # the same run, the same page
         "svg.fonttype": "none",
+        "text.parse_math": False,  # a dollar in the name of a folder is a dollar
         "legend.frameon": False,
         "legend.fontsize": 7.5,
         "axes.linewidth": 0.6,

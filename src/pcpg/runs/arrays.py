@@ -22,6 +22,9 @@ DTYPES = (
     *("float16", "float32", "float64"),
 )
 
+MOST_HEADER = 1 << 24
+"""Bytes of the longest header: names, kinds and shapes of a hundred thousand arrays."""
+
 
 def write_arrays(path: Path | str, arrays: Mapping[str, np.ndarray]) -> str:
     """Write `arrays` to `path`, whole or not at all; the sha256 of the file."""
@@ -30,14 +33,21 @@ def write_arrays(path: Path | str, arrays: Mapping[str, np.ndarray]) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def read_arrays(path: Path | str, sha256: str | None = None) -> dict[str, np.ndarray]:
-    """The arrays at `path` in order of name; with `sha256`, only if not one byte has changed."""
+def read_arrays(path: Path | str, sha256: "str | tuple[int, str] | None" = None) -> dict[str, np.ndarray]:
+    """The arrays at `path` in order of name; with `sha256`, only if not one byte has changed.
+
+    With the length in bytes before the sha256, a longer file is not even read.
+    """
     path = Path(path)
-    data = read_file(path)
+    size, sha256 = (None, sha256) if sha256 is None or isinstance(sha256, str) else sha256
+    data = read_file(path, size)
     found = hashlib.sha256(data).hexdigest()
     if sha256 is not None and found != sha256:
         cause = _why_cut(data) or f"altered: its sha256 is {found}, expected {sha256}"
         raise DamagedFile(path, cause)
+    header = int.from_bytes(data[:8], "little")
+    if MOST_HEADER < header <= len(data):
+        raise DamagedFile(path, f"its header has {header:,} bytes, expected at most {MOST_HEADER:,}")
     try:
         return dict(sorted(load(data).items()))
     except (SafetensorError, KeyError, ValueError, TypeError) as error:
