@@ -4,6 +4,7 @@ import copy
 import dataclasses
 import json
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -41,6 +42,26 @@ AGENTS: dict[str, dict[str, Any]] = {
     "ppo": {"ppo": PPO, "visit_episodes": 32, "budget": 9000},
     "ppo-rnd": {"ppo": PPO, "visit_episodes": 32, "budget": 9000},
 }
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_network() -> Iterator[None]:
+    """No test reaches beyond this machine: a connection to anything but itself is refused."""
+
+    def refusing(call: Callable[..., Any]) -> Callable[..., Any]:
+        def connect(self: socket.socket, *arguments: Any) -> Any:
+            address = arguments[-1]
+            host = address[0] if isinstance(address, tuple) else ""
+            if self.family in (socket.AF_INET, socket.AF_INET6) and host not in ("127.0.0.1", "::1", "localhost"):
+                raise RuntimeError(f"a test wants to reach {address}: the network is cut while tests run")
+            return call(self, *arguments)
+
+        return connect
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("connect", "connect_ex", "sendto"):
+            patch.setattr(socket.socket, name, refusing(getattr(socket.socket, name)))
+        yield
 
 
 @pytest.fixture

@@ -114,7 +114,8 @@ def _given_config(arguments: list[str], notice: Callable[[str], None]) -> tuple[
             notice(f"{value}: '{settings}' in {file} belongs to {given[entry]} and is left out")
         given[entry] = value
     if env_id is None and "--trust" not in words:
-        module = outside_module(str(given["env"]), dict(given.get("env_options", {})))
+        options = given.get("env_options", {})
+        module = outside_module(str(given["env"]), options if isinstance(options, Mapping) else {})
         if module is not None:
             raise Mistake(
                 f"{file} names the environment {given['env']!r}: making it would import {module}, and with it run "

@@ -52,8 +52,8 @@ def stop_on_interrupt(say: Callable[[str], None], leave: Callable[[], None] | No
     count = 0
     listener, signals = socket.socketpair()
     signals.setblocking(False)
-    # One that whoever started the process had ignored, as nohup does with SIGHUP, stays ignored.
-    mine = [signum for signum in SIGNALS if signal.getsignal(signum) is not signal.SIG_IGN]
+    # Where whoever started the process ignores the end of the terminal, as nohup does, it stays ignored.
+    mine = [s for s in SIGNALS if s == signal.SIGINT or signal.getsignal(s) is not signal.SIG_IGN]
     before = {signum: signal.signal(signum, handle) for signum in mine}
     pipe = signal.set_wakeup_fd(signals.fileno(), warn_on_full_buffer=False)
     watcher = threading.Thread(target=_listen, args=(listener, answer), daemon=True)
