@@ -107,7 +107,7 @@ def test_a_file_of_another_run_is_refused_however_whole_it_is(run: Path, half: P
 
 def test_a_changed_report_is_noted_on_the_page_and_stops_resume(half: Path) -> None:
     text = (half / "metrics.jsonl").read_text()
-    (half / "metrics.jsonl").write_text(text.replace('"return": ', '"return": 1', 1))
+    (half / "metrics.jsonl").write_text(text.replace('"env_steps": ', '"env_steps": 1', 1))
     assert any("metrics.jsonl: altered" in note for note in read_run(half).notes)
     with pytest.raises(DamagedFile, match=r"metrics\.jsonl: altered.*needs its first"):
         train_run(RunFolder.open(half))

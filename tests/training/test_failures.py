@@ -45,7 +45,7 @@ class NaNInSeed2(OneStep):
     """One decision; in seed 2, once in two thousand, the reward is NaN."""
 
     def instance(self, seed: int) -> Any:
-        return np.float32(5e-4 if seed == 2 and BROKEN["is"] else 0.0)
+        return np.float32(2e-3 if seed == 2 and BROKEN["is"] else 0.0)
 
     def transition(self, key: jax.Array, state: ProbeState, action: jax.Array, params: Any) -> Any:
         step = super().transition(key, state, action, ())
@@ -62,13 +62,13 @@ def nan_in_seed_2(monkeypatch: pytest.MonkeyPatch) -> str:
     return "NaNInSeed2-v0"
 
 
-@pytest.mark.parametrize("algo", ["ppo", "pcpg"])
 def test_of_four_seeds_with_a_nan_in_one_three_finish_and_the_page_says_which_failed(
-    tmp_path: Path, tiny: Tiny, config_file: Any, nan_in_seed_2: str, cli: Any, algo: str, monkeypatch: Any
+    tmp_path: Path, tiny: Tiny, config_file: Any, nan_in_seed_2: str, cli: Any, monkeypatch: Any
 ) -> None:
-    env = {"env": nan_in_seed_2, "env_options": {}, "seeds": 4}
+    agent = tiny()["agent"] | {"exploit": {"num_rounds": 2}}
+    env = {"env": nan_in_seed_2, "env_options": {}, "seeds": 4, "agent": agent}
     out, healthy = tmp_path / "run", tmp_path / "healthy"
-    answer = cli("train", "--config", config_file(algo, **env), "--out", out, "--json")
+    answer = cli("train", "--config", config_file(**env), "--out", out, "--json")
     assert answer.code == 3
     assert "seed 2 failed: a reward that is not finite" in answer.err and "--retry-failed" in answer.err
     summary = RunFolder.open(out).read_summary()
@@ -83,14 +83,13 @@ def test_of_four_seeds_with_a_nan_in_one_three_finish_and_the_page_says_which_fa
 
     monkeypatch.setitem(BROKEN, "is", False)  # somebody repairs the environment
     assert cli("resume", out, "--retry-failed", "--json").code == 0
-    assert train_run(start_run(RunConfig.from_json(tiny(algo, **env)), healthy)).finished
+    assert train_run(start_run(RunConfig.from_json(tiny(**env)), healthy)).finished
     ours, theirs = pcpg.load(out), pcpg.load(healthy)
     assert ours.summary["final_return"] == theirs.summary["final_return"] and "failed" not in ours.summary
     for one, other in zip(ours.policies, theirs.policies, strict=True):
         assert jax.tree.all(jax.tree.map(np.array_equal, one.network, other.network))
-    if algo == "pcpg":
-        for one, other in zip(ours.covers, theirs.covers, strict=True):
-            np.testing.assert_array_equal(one.sigmas, other.sigmas)
+    for one, other in zip(ours.covers, theirs.covers, strict=True):
+        np.testing.assert_array_equal(one.sigmas, other.sigmas)
 
 
 # Environments that fail.

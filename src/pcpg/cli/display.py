@@ -43,7 +43,7 @@ def say(console: Console, text: str, style: str | None = None) -> None:
     """Print a line as it is, neither highlighted nor broken nor taken for markup; to nobody where nobody reads."""
     try:
         console.print(printable(text), style=style, markup=False, highlight=False, soft_wrap=True)
-    except OSError:
+    except (OSError, SystemExit):  # the second is Rich's way to tell of a closed pipe
         # Training goes on without its screen: a closed pipe or a full disk behind it is no reason to stop.
         if not console.stderr and not reader_has_gone(console.file):
             raise
@@ -105,7 +105,7 @@ class Display:
     def stop(self) -> None:
         """Leave the last state on the screen and give the cursor back."""
         if self.live.is_started:
-            with contextlib.suppress(OSError):  # the terminal may be gone
+            with contextlib.suppress(OSError, SystemExit):  # the terminal may be gone
                 self.live.stop()
 
     def __call__(self, progress: "Progress") -> None:

@@ -217,7 +217,7 @@ COMMANDS: dict[str, Command | Group] = {
 
 
 def _say_error(console: Console, kind: str, text: str) -> None:
-    with contextlib.suppress(OSError, ValueError):  # stderr may be gone
+    with contextlib.suppress(OSError, ValueError, SystemExit):  # stderr may be gone
         said = escape(printable(text))
         console.print(f"[bold red]{escape(kind)}:[/] {said}", highlight=False, soft_wrap=True)
 

@@ -27,6 +27,8 @@ from pcpg.envs.adapters.players import first_observation, reward_number
 from pcpg.envs.adapters.spaces import Actions, Observations
 from pcpg.envs.host import EnvironmentFailed, Moved
 
+START = 600.0
+"""Seconds that a process has to start and to make its environment, which may load much."""
 PATIENCE = 10.0
 """Seconds that a process has to close its environment before it is killed."""
 
@@ -84,7 +86,9 @@ class WorkerPlayers:
         """Close the environments and end their processes."""
         for worker in self._workers:
             worker.ask_to_close()
-        limit = time.monotonic() + PATIENCE
+        # One that hangs does not listen, and those beside it may hang as well.
+        is_hung = any(worker.is_hung for worker in self._workers)
+        limit = time.monotonic() + (1.0 if is_hung else PATIENCE)
         for worker in self._workers:
             worker.end(max(0.0, limit - time.monotonic()))
 
@@ -142,6 +146,7 @@ class Worker:
             self.process = context.Process(target=_work, args=(theirs, make), name=f"pcpg-{number}", daemon=True)
             self.process.start()
         theirs.close()
+        self._is_ready = self.is_hung = False
         _ALIVE.add(self)
 
     def ask(self, timeout: float, what: str, value: Any) -> Any:
@@ -151,7 +156,11 @@ class Worker:
 
     def receive(self, timeout: float) -> Any:
         """An answer; `EOFError` where the process has ended."""
+        if not self._is_ready:  # its start is none of a step's time
+            self._is_ready = True
+            self.receive(START)
         if not self.pipe.poll(timeout or None):
+            self.is_hung = True
             self.kill()
             raise EnvironmentFailed(f"it did not answer within {timeout:g} s (--env.step-timeout), and was ended")
         is_fine, answer = self.pipe.recv()
@@ -211,8 +220,9 @@ def _work(pipe: Any, make: CloudpickleWrapper) -> None:
     try:
         try:
             env = make.fn()
+            pipe.send((True, "ready"))
         except Exception as error:
-            _refuse_all(pipe, _said(error))
+            pipe.send((False, _said(error)))
             return
         while True:
             what, value = pipe.recv()
@@ -229,11 +239,6 @@ def _work(pipe: Any, make: CloudpickleWrapper) -> None:
         with contextlib.suppress(Exception):
             if env is not None:
                 env.close()
-
-
-def _refuse_all(pipe: Any, text: str) -> None:
-    while pipe.recv()[0] != "close":
-        pipe.send((False, text))
 
 
 def _played(env: Any, what: str, value: Any) -> Any:
