@@ -75,6 +75,7 @@ class Show:
 
     def __call__(self, console: Console) -> int:
         folder = RunFolder.open(self.dir)
+        folder.check_entries()
         first, count = folder.config["seed"], folder.config["seeds"]
         seed = first if self.seed is None else self.seed
         if seed not in range(first, first + count):

@@ -139,6 +139,7 @@ class RunData:
 def read_run(path: Path | str) -> RunData:
     """A run, finished or not; a folder that is not a run, or whose config cannot be read, is an error."""
     folder = RunFolder.open(Path(path))
+    folder.check_entries()
     notes: list[str] = []
     if folder.damage is not None:
         notes.append(f"Nothing says that the files belong together: {folder.damage}.")

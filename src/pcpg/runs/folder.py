@@ -36,6 +36,9 @@ PARTS = (
 )
 """Every name in a run folder that the library reads or writes."""
 
+ENTRIES: dict[str, type] = {"env": str, "algo": str, "agent": dict, "env_options": dict, "seed": int, "seeds": int}
+"""Entries of the config that readers use without asking."""
+
 Notice = Callable[[str], None]
 """Takes what a person should know."""
 
@@ -84,11 +87,17 @@ class RunFolder:
             return dataclasses.replace(run, damage=lost)
         try:
             manifest = read_manifest(path)
-            if CONFIG in manifest.files:
-                check_bytes(path / CONFIG, read_file(path / CONFIG), manifest.files[CONFIG])
         except DamagedFile as error:
             return dataclasses.replace(run, damage=error)
+        if CONFIG in manifest.files:
+            check_bytes(path / CONFIG, read_file(path / CONFIG), manifest.files[CONFIG])
         return dataclasses.replace(run, manifest=manifest)
+
+    def check_entries(self) -> None:
+        """Raise unless the config has what every run of the library has."""
+        missing = [name for name in ENTRIES if name not in self.config]
+        if missing:
+            raise DamagedFile(self.path / CONFIG, f"not the config of a run: it has no {missing[0]!r}")
 
     @property
     def is_sealed(self) -> bool:
@@ -274,11 +283,10 @@ class RunFolder:
 
 def _check_config(path: Path, config: dict[str, Any]) -> None:
     """Raise unless a config has what everybody asks of it, each of its kind."""
-    kinds = {"env": str, "algo": str, "agent": dict, "env_options": dict, "seed": int, "seeds": int}
-    wrong = [name for name, kind in kinds.items() if name in config and type(config[name]) is not kind]
+    wrong = [name for name, kind in ENTRIES.items() if name in config and type(config[name]) is not kind]
     if wrong:
         name = wrong[0]
-        raise DamagedFile(path / CONFIG, f"{name} must be a {kinds[name].__name__}, got {config[name]!r:.60}")
+        raise DamagedFile(path / CONFIG, f"{name} must be a {ENTRIES[name].__name__}, got {config[name]!r:.60}")
     if config.get("seeds", 1) > MOST_SEEDS:
         raise DamagedFile(path / CONFIG, f"seeds must be at most {MOST_SEEDS:,}, got {config['seeds']:,}")
 

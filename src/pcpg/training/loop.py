@@ -20,7 +20,6 @@ from pcpg.runs import checkpoints
 from pcpg.runs.arrays import write_arrays
 from pcpg.runs.folder import RunFolder
 from pcpg.runs.loggers import opened
-from pcpg.runs.manifest import MANIFEST
 from pcpg.runs.metrics import JsonLines, Logger, read_metrics, repaired
 from pcpg.runs.verify import damages
 from pcpg.state import DONE, NonFinite, SeedState
@@ -157,8 +156,6 @@ def _opened_again(folder: RunFolder, notice: Say) -> tuple[RunFolder, bool]:
     """
     folder = RunFolder.open(folder.path)
     if folder.damage is not None:
-        if folder.damage.path.name != MANIFEST:
-            raise folder.damage
         notice(f"{folder.damage}; it is written anew from the newest checkpoint")
         return dataclasses.replace(folder, damage=None), False
     if not folder.is_sealed:

@@ -16,6 +16,7 @@ from pcpg.runs.folder import ENVIRONMENT, RunFolder
 
 def check_trust(folder: RunFolder, trust: bool) -> None:
     """Refuse an environment from a module that the folder names, unless it is trusted; the module is named."""
+    folder.check_entries()
     module = outside_module(folder.config["env"], folder.config.get("env_options", {}))
     if module is not None and not trust:
         raise Untrusted(
@@ -26,6 +27,7 @@ def check_trust(folder: RunFolder, trust: bool) -> None:
 
 def environment_of(folder: RunFolder) -> Environment:
     """The environment of a run, for its spaces and what can be said of it: the library's own, or as it was recorded."""
+    folder.check_entries()
     env_id, options = folder.config["env"], folder.config["env_options"]
     is_given = is_own_function(env_id) and knows_function(env_id) and not exists(folder.path / ENVIRONMENT)
     return make(env_id, **options) if not is_adapted(env_id) or is_given else recorded_environment(folder)
