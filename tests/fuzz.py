@@ -34,6 +34,7 @@ from pcpg.reports.read import read_run
 from pcpg.reports.visits import read_visits
 from pcpg.runs.errors import RunError
 from pcpg.runs.folder import RunFolder
+from pcpg.runs.manifest import read_manifest
 from pcpg.runs.verify import DAMAGED, verify
 from pcpg.training.loop import train_run
 
@@ -306,13 +307,18 @@ def fuzz(mutations: int, seed: int = 0, root: Path | None = None, say: Callable[
             WAYS[what](path, rng)
         else:
             swap(path, list(folders.values()), work, rng)
+        manifest = read_manifest(folders[name])
+        name_inside = path.relative_to(work).as_posix().replace("arrays.safetensors", "state.json")
+        is_sealed = name_inside in {*manifest.files, *manifest.lines, "manifest.json"}  # else of a round not saved yet
         harm = WAYS[what].__name__ if what < len(WAYS) else "swap"
-        is_same = not path.is_symlink() and path.is_file() and _same(path, before)
+        lines_only = {} if manifest.finished else manifest.lines
+        most = lines_only[name_inside].length if name_inside in lines_only else None
+        is_same = not path.is_symlink() and path.is_file() and _same(path, before, most)
         for question, ask in questions_for(name, number):
             how, answer, said = answer_of(ask, work)
             if how == "answered" and question != "verify" and answer != expected[name, question] and not said:
                 how = "silent"
-            if question == "verify" and how == "answered" and not said and not is_same and path.name != "report.html":
+            if question == "verify" and how == "answered" and not said and not is_same and is_sealed:
                 how = "unnoticed"
             counts[f"{question} {how}"] += 1
             counts[how] += 1
@@ -326,8 +332,12 @@ def fuzz(mutations: int, seed: int = 0, root: Path | None = None, say: Callable[
     return counts
 
 
-def _same(path: Path, before: bytes) -> bool:
-    return path.stat().st_size == len(before) and path.read_bytes() == before
+def _same(path: Path, before: bytes, most: int | None) -> bool:
+    """Whether a file is as it was; of reports of an unfinished run, those that count."""
+    if most is None and path.stat().st_size != len(before):
+        return False
+    with path.open("rb") as file:
+        return file.read(len(before))[:most] == before[:most]
 
 
 def main() -> None:

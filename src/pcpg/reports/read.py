@@ -176,6 +176,8 @@ def read_run(path: Path | str) -> RunData:
 
 def _described(folder: RunFolder, notes: list[str]) -> dict[str, Any] | None:
     if not exists(folder.path / ENVIRONMENT):
+        if folder.manifest is not None and ENVIRONMENT in folder.manifest.files:
+            notes.append(f"{ENVIRONMENT} is missing, which says what the environment looks like.")
         return None
     try:
         content = folder.read_json(ENVIRONMENT)
@@ -210,7 +212,8 @@ def _lines(folder: RunFolder, path: Path, notes: list[str], entries: dict[str, t
     if not exists(path):
         notes.append(f"{path.name} is missing.")
         return []
-    records, damage = read_whole_metrics(path, folder.seal(path.name))
+    is_over = folder.manifest is not None and folder.manifest.finished
+    records, damage = read_whole_metrics(path, folder.seal(path.name), finished=is_over)
     if damage is not None:
         notes.append(f"{path.name}: {damage.cause}; what is shown may not be what was written.")
     for place, record in enumerate(records):

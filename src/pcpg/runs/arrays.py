@@ -11,7 +11,7 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from pcpg.runs.disk import read_file, write_file
+from pcpg.runs.disk import largest, read_file, read_head, write_file
 from pcpg.runs.errors import BadValue, DamagedFile, DoesNotFit
 
 Tree = TypeVar("Tree")
@@ -40,7 +40,7 @@ def read_arrays(path: Path | str, sha256: "str | tuple[int, str] | None" = None)
     """
     path = Path(path)
     size, sha256 = (None, sha256) if sha256 is None or isinstance(sha256, str) else sha256
-    data = read_file(path, size)
+    data = read_file(path, _declared_length(path) if size is None else size)
     found = hashlib.sha256(data).hexdigest()
     if sha256 is not None and found != sha256:
         cause = _why_cut(data) or f"altered: its sha256 is {found}, expected {sha256}"
@@ -121,6 +121,22 @@ def _storable(name: str, value: Any) -> np.ndarray:
     # safetensors reads the memory of an array without a look at its strides. Not ascontiguousarray: it turns
     # shape () into (1,).
     return np.asarray(value, dtype=value.dtype.newbyteorder("<"), order="C")
+
+
+def _declared_length(path: Path) -> int | None:
+    """How long a file says that it is, where it is longer than a file without a header could be; None: short enough."""
+    head, size = read_head(path, 8)
+    if size <= MOST_HEADER:
+        return None
+    start = 8 + int.from_bytes(head, "little")
+    if start > 8 + MOST_HEADER:
+        return MOST_HEADER  # whatever it is, it is no array file
+    try:
+        header = json.loads(read_head(path, start)[0][8:])
+        ends = [entry["data_offsets"][1] for name, entry in header.items() if name != "__metadata__"]
+        return min(start + max(ends, default=0), largest(path))
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError):
+        return MOST_HEADER
 
 
 def _why_cut(data: bytes) -> str | None:

@@ -124,6 +124,16 @@ def read_file(path: Path, most: int | None = None) -> bytes:
         raise DamagedFile(path, f"cannot be read: {error.strerror or error}") from error
 
 
+def read_head(path: Path, count: int) -> tuple[bytes, int]:
+    """The first bytes of a file, and how many it has."""
+    try:
+        descriptor = _open_plain(path, os.O_RDONLY)
+        with open(descriptor, "rb") as file:
+            return file.read(count), os.fstat(descriptor).st_size
+    except OSError as error:
+        raise DamagedFile(path, f"cannot be read: {error.strerror or error}") from error
+
+
 def largest(path: Path) -> int:
     """The most bytes that are read from a file of this name."""
     return MOST_BYTES.get(path.suffix) or free_memory() // 2

@@ -76,6 +76,8 @@ def check_seal(path: Path, seal: Seal) -> bytes:
 
 def check_bytes(path: Path, data: bytes, seal: Seal) -> bytes:
     """The bytes themselves, if they are those of the seal."""
+    if len(data) > seal.length:
+        raise DamagedFile(path, f"too long: {len(data):,} bytes, expected {seal.length:,}")
     if len(data) < seal.length:
         raise DamagedFile(path, f"cut short: {len(data):,} of {seal.length:,} bytes" if data else "empty")
     found = hashlib.sha256(data).hexdigest()

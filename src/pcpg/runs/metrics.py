@@ -94,18 +94,21 @@ def read_metrics(path: Path | str) -> list[dict[str, Any]]:
     return [record for _, record in _whole_lines(path, read_file(path))]
 
 
-def read_whole_metrics(path: Path | str, seal: Seal | None = None) -> tuple[list[dict[str, Any]], DamagedFile | None]:
+def read_whole_metrics(
+    path: Path | str, seal: Seal | None = None, *, finished: bool = False
+) -> tuple[list[dict[str, Any]], DamagedFile | None]:
     """The reports before the first damaged line, and what is wrong with it; None where all are whole.
 
-    With a seal of the first lines a change in one of them is told as well.
+    With a seal those of the sealed lines alone: what came after the last checkpoint may still be written again. In a
+    finished run nothing comes after them.
     """
     path, records = Path(path), []
     try:
         data = read_file(path)
-        for _, record in _whole_lines(path, data):
+        for _, record in _whole_lines(path, data if seal is None else data[: seal.length]):
             records.append(record)
         if seal is not None:
-            check_bytes(path, data[: seal.length], seal)
+            check_bytes(path, data if finished else data[: seal.length], seal)
     except DamagedFile as error:
         return records, error
     return records, None

@@ -46,7 +46,8 @@ def _sealed(folder: RunFolder) -> Iterator[Checked]:
         if name.endswith(f"/{checkpoints.STATE}"):
             yield _checked(folder, name.replace(checkpoints.STATE, checkpoints.ARRAYS), _check_arrays)
     for name, seal in folder.manifest.lines.items():
-        yield _checked(folder, name, lambda path, seal=seal: check_lines(path, seal))
+        check = check_seal if folder.manifest.finished else check_lines
+        yield _checked(folder, name, lambda path, seal=seal, check=check: check(path, seal))
     if folder.manifest.finished:
         for path in sorted([*folder.checkpoints.glob("[0-9]*"), *folder.cover.glob("[0-9]*")]):
             name = path.relative_to(folder.path).as_posix()

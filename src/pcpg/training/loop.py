@@ -164,7 +164,7 @@ def _opened_again(folder: RunFolder, notice: Say) -> tuple[RunFolder, bool]:
     found = damages(folder) if folder.is_finished else []
     for error in found:
         notice(f"{error}; what follows from the newest checkpoint is written anew")
-    return (dataclasses.replace(folder, manifest=None), False) if found else (folder, folder.is_finished)
+    return folder, folder.is_finished and not found
 
 
 class _Restored(NamedTuple):

@@ -36,7 +36,7 @@ def environment_of(folder: RunFolder) -> Environment:
 def recorded_environment(folder: RunFolder) -> Environment:
     """The environment as the folder describes it."""
     path = folder.path / ENVIRONMENT
-    if not exists(path):
+    if not exists(path) and folder.seal(ENVIRONMENT) is None:
         raise Untrusted(
             f"{folder.path} says nothing of its environment {folder.config['env']!r}, since an older version of the "
             "library wrote it, and nothing is imported for reading: `pcpg resume` (with --trust where it asks) adds it"
