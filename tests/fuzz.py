@@ -20,7 +20,7 @@ import time
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -65,13 +65,17 @@ class Enough(Exception):
 # The folders.
 
 
-def make_folders(root: Path) -> dict[str, Path]:
+def make_folders(root: Path, kinds: Sequence[str]) -> dict[str, Path]:
     """A finished and an unfinished run of each kind; the unfinished have a round or two before them."""
     found: dict[str, Path] = {}
     for name, arguments in RUNS.items():
+        if name not in kinds:
+            continue
         whole = pcpg.train(**arguments, out=root / name)
         found[name] = whole.path
         found[f"{name} unfinished"] = _cut(arguments, root / f"{name}-unfinished", whole.summary["rounds"] - 1)
+    if "pcpg" not in found:
+        return found
     exploited = pcpg.exploit(found["pcpg"], out=root / "exploit", config={"exploit": {"num_rounds": 2}})
     found["exploit"] = exploited.path
     with contextlib.suppress(Enough):
@@ -278,10 +282,16 @@ def answer_of(ask: Asked, path: Path) -> tuple[str, Any, list[str]]:
         return "traceback", traceback.format_exc(), said
 
 
-def fuzz(mutations: int, seed: int = 0, root: Path | None = None, say: Callable[[str], None] = print) -> Counter[str]:
+def fuzz(
+    mutations: int,
+    seed: int = 0,
+    root: Path | None = None,
+    say: Callable[[str], None] = print,
+    kinds: Sequence[str] = tuple(RUNS),
+) -> Counter[str]:
     """Damage folders so many times; how the questions ended."""
     root = root or Path(tempfile.mkdtemp(prefix="pcpg-fuzz-"))
-    folders = make_folders(root / "whole")
+    folders = make_folders(root / "whole", kinds)
     work = root / "work"
     expected: dict[tuple[str, str], Any] = {}
     for name, whole in folders.items():
