@@ -354,8 +354,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Random damage to run folders.")
     parser.add_argument("--mutations", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--kinds", nargs="*", default=list(RUNS), choices=list(RUNS))
     asked = parser.parse_args()
-    counts = fuzz(asked.mutations, asked.seed)
+    counts = fuzz(asked.mutations, asked.seed, kinds=asked.kinds)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
     bad = sum(counts[how] for how in ("silent", "traceback", "hang", "unnoticed"))
     total = sum(counts[how] for how in ("answered", "refused")) + bad

@@ -38,7 +38,8 @@ RUNS: dict[str, dict[str, Any]] = {
     "pcpg-bonus": LOCK | {"algo": "pcpg-bonus", "config": PCPG},
     "ppo": LOCK | {"algo": "ppo", "config": BASELINE},
     "ppo-rnd": LOCK | {"algo": "ppo-rnd", "config": BASELINE},
-    "pcpg-replay": LOCK | {"algo": "pcpg-replay", "config": {"explore": {"num_episodes": 8}}},
+    "pcpg-replay": LOCK
+    | {"algo": "pcpg-replay", "config": {"explore": {"num_episodes": 8}, "replay": {"capacity": 400}}},
     "workers": {"env": "gymnasium:FrozenLake-v1", "max_steps": 8, "workers": 2, "config": PCPG},
     "exploit": {"config": {"exploit": {"num_rounds": 12}}},
     "reproduce": {},

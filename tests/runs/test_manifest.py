@@ -135,8 +135,10 @@ def test_show_says_that_it_shows_an_older_checkpoint(run: Path, cli: Any) -> Non
     assert shown.code == 0 and "000003/arrays.safetensors" in shown.err and "checkpoint of step 2" in shown.err
 
 
-@pytest.mark.parametrize("name", ["policy.safetensors", "summary.json", "manifest.json"])
-@pytest.mark.parametrize("harm", [Path.unlink, change_a_byte])
+@pytest.mark.parametrize(
+    ("name", "harm"),
+    [("policy.safetensors", change_a_byte), ("summary.json", Path.unlink), ("manifest.json", Path.unlink)],
+)
 def test_resume_writes_anew_what_follows_from_the_newest_checkpoint(
     run: Path, finished: Path, name: str, harm: Callable[[Path], None]
 ) -> None:
@@ -175,7 +177,7 @@ def test_a_folder_of_an_older_version_is_read_with_a_notice_and_sealed_when_it_g
     unseal(run)
     with pytest.warns(UserWarning, match="is unsealed"):
         assert pcpg.load(run).summary["rounds"] == 3
-    assert "unsealed" in cli("verify", run).out and cli("report", run, "--json").json["notes"][str(run)]
+    assert "unsealed" in cli("verify", run).out and any("unsealed" in note for note in read_run(run).notes)
     unseal(half)
     with pytest.warns(UserWarning, match="is unsealed"):
         pcpg.resume(half)

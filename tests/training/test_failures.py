@@ -140,9 +140,9 @@ BRIEF = {"ppo": {"num_updates": 1, "num_episodes": 4, "hidden": [4]}, "budget": 
 
 def still_running(folder: Path) -> list[int]:
     """Children of environments that are left; a moment may pass before the system has ended them."""
-    pids = [int(line) for line in (folder / "children").read_text().split()]
+    left = [int(line) for line in (folder / "children").read_text().split()]
     for _ in range(100):
-        left = [pid for pid in pids if _is_running(pid)]
+        left = [pid for pid in left if _is_running(pid)]
         if not left:
             return []
         time.sleep(0.05)

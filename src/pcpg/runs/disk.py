@@ -106,15 +106,11 @@ def sync_folder(path: Path) -> None:
                 raise
 
 
-def read_file(path: Path, most: int | None = None) -> bytes:
-    """The bytes of `path`, of which there may be `most`; `DamagedFile` where they cannot be read."""
+@contextlib.contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Turn the operating system's refusal to read `path` into an error that names it."""
     try:
-        descriptor = _open_plain(path, os.O_RDONLY)
-        with open(descriptor, "rb") as file:
-            size, limit = os.fstat(descriptor).st_size, largest(path) if most is None else most
-            if size > limit:
-                raise DamagedFile(path, f"too large: {size:,} bytes, expected at most {limit:,}")
-            return file.read(size + 1)  # no more than was looked at, should it grow meanwhile
+        yield
     except PermissionError as error:
         # Not damage: whoever walks back to an older checkpoint must not pass over this one.
         raise RunError(f"cannot read {path}: {error.strerror}") from error
@@ -124,14 +120,19 @@ def read_file(path: Path, most: int | None = None) -> bytes:
         raise DamagedFile(path, f"cannot be read: {error.strerror or error}") from error
 
 
+def read_file(path: Path, most: int | None = None) -> bytes:
+    """The bytes of `path`, of which there may be `most`; `DamagedFile` where they cannot be read."""
+    with reading(path), open(_open_plain(path, os.O_RDONLY), "rb") as file:
+        size, limit = os.fstat(file.fileno()).st_size, largest(path) if most is None else most
+        if size > limit:
+            raise DamagedFile(path, f"too large: {size:,} bytes, expected at most {limit:,}")
+        return file.read(size + 1)  # no more than was looked at, should it grow meanwhile
+
+
 def read_head(path: Path, count: int) -> tuple[bytes, int]:
     """The first bytes of a file, and how many it has."""
-    try:
-        descriptor = _open_plain(path, os.O_RDONLY)
-        with open(descriptor, "rb") as file:
-            return file.read(count), os.fstat(descriptor).st_size
-    except OSError as error:
-        raise DamagedFile(path, f"cannot be read: {error.strerror or error}") from error
+    with reading(path), open(_open_plain(path, os.O_RDONLY), "rb") as file:
+        return file.read(count), os.fstat(file.fileno()).st_size
 
 
 def largest(path: Path) -> int:
