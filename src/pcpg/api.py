@@ -38,7 +38,8 @@ from pcpg.runs.metrics import Logger
 from pcpg.state import NonFinite
 from pcpg.training.compile_cache import enable_compile_cache
 from pcpg.training.exploit import exploit_config, exploit_defaults, make_run_env
-from pcpg.training.loop import UNSEALED, Observer, start_run, train_run
+from pcpg.training.loop import Observer, start_run, train_run
+from pcpg.training.restore import UNSEALED
 from pcpg.training.storage import covers_of, read_features, read_policies
 from pcpg.training.trust import check_trust, environment_of
 

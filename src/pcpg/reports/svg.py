@@ -3,6 +3,7 @@
 import contextlib
 import io
 import re
+import warnings
 from collections.abc import Iterator
 from html import escape
 from typing import Any, NamedTuple
@@ -69,7 +70,8 @@ def drawing() -> Iterator[None]:
         "xtick.color": INK,
         "ytick.color": INK,
     }
-    with matplotlib.rc_context(style):
+    with matplotlib.rc_context(style), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing")  # the letters are those of the reader's browser
         yield
 
 

@@ -1,6 +1,5 @@
 """Train a run to its end, one round at a time: between two rounds the host saves, reports and may stop."""
 
-import dataclasses
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
@@ -21,22 +20,19 @@ from pcpg.runs.arrays import write_arrays
 from pcpg.runs.folder import RunFolder
 from pcpg.runs.loggers import opened
 from pcpg.runs.metrics import JsonLines, Logger, read_metrics, repaired
-from pcpg.runs.verify import damages
 from pcpg.state import DONE, NonFinite, SeedState
 from pcpg.training.compile_cache import enable_compile_cache
 from pcpg.training.exploit import make_run_env
 from pcpg.training.interrupt import Stop, stop_on_interrupt
-from pcpg.training.provenance import device_kind, what_changed
+from pcpg.training.provenance import device_kind
+from pcpg.training.restore import Restored, opened_again, restore
 from pcpg.training.sealing import Sealer
 from pcpg.training.storage import (
-    check_features,
     final_policies,
-    needing_all,
     own_source_covers,
     pack_members,
     pack_states,
     read_source_covers,
-    unpack_states,
     with_saved_features,
 )
 from pcpg.training.trust import check_trust, record_environment
@@ -65,8 +61,6 @@ class Trained(NamedTuple):
     failed: Mapping[int, str] = MappingProxyType({})  # by seed, why it stopped before its end
     signal: int = 0  # the one that asked to stop
 
-
-UNSEALED = "{} is unsealed: a version without manifests wrote it, so a change in some of its files goes unnoticed"
 
 Observer = Callable[[Progress], None]
 Say = Callable[[str], None]
@@ -123,7 +117,7 @@ def train_run(
 
     Ctrl-C ends the training after the round, with `finished` false; a second one calls `leave` where it is given.
     """
-    folder, is_over = _opened_again(folder, notice)
+    folder, is_over = opened_again(folder, notice)
     failed = folder.read_summary().get("failed", {}) if is_over else {}
     if is_over and not (failed and retry_failed):
         with opened(loggers, folder):  # those that are made by name take the reports there are
@@ -138,7 +132,7 @@ def train_run(
                 notice(text)
             record_environment(folder, config, agent.env)
             agent, features = with_saved_features(folder, agent)
-            restored = _restore(folder, agent, config, features, notice)
+            restored = restore(folder, agent, config, features, notice)
             run = _Loop(folder, agent, restored, features, observer, notice)
             with opened(loggers, folder) as others:
                 run.loggers = (run.metrics, *others)
@@ -149,33 +143,6 @@ def train_run(
     return run.trained()._replace(signal=stop.signal)
 
 
-def _opened_again(folder: RunFolder, notice: Say) -> tuple[RunFolder, bool]:
-    """The folder as it is now, and whether its run is over and whole.
-
-    What follows from a checkpoint and is lost or damaged is written anew: then the run is not over.
-    """
-    folder = RunFolder.open(folder.path)
-    if folder.damage is not None:
-        notice(f"{folder.damage}; it is written anew from the newest checkpoint")
-        return dataclasses.replace(folder, damage=None), False
-    if not folder.is_sealed:
-        notice(UNSEALED.format(folder.path))
-        return folder, folder.is_finished
-    found = damages(folder) if folder.is_finished else []
-    for error in found:
-        notice(f"{error}; what follows from the newest checkpoint is written anew")
-    return folder, folder.is_finished and not found
-
-
-class _Restored(NamedTuple):
-    """Where a run stands."""
-
-    states: list[SeedState]
-    step: int
-    hashes: list[str]  # of the member files
-    failed: dict[int, str]  # by seed, why it stopped
-
-
 class _Loop:
     """The rounds of one run in this process."""
 
@@ -183,7 +150,7 @@ class _Loop:
         self,
         folder: RunFolder,
         agent: Agent,
-        restored: _Restored,
+        restored: Restored,
         features: str | None,
         observer: Observer | None,
         notice: Say,
@@ -351,26 +318,3 @@ class _Loop:
 
     def _env_steps(self) -> int:
         return sum(int(state.env_steps) for state in self.states)
-
-
-def _restore(folder: RunFolder, agent: Agent, config: RunConfig, features: str | None, notice: Say) -> _Restored:
-    fresh = [agent.init(seed) for seed in config.seed_list]
-    checkpoint = folder.newest_checkpoint(notice, with_metrics=True)
-    if checkpoint is None:
-        given = list(config.source.get("members", []))
-        folder.drop_members(len(given))
-        return _Restored(fresh, 0, given, {})
-    if folder.manifest is None or checkpoint.step >= folder.manifest.step:
-        for skipped in checkpoint.skipped:
-            notice(f"{skipped.reason}; going back to the checkpoint of step {checkpoint.step}")
-    changed = what_changed(checkpoint.state.get("device"), checkpoint.versions)
-    if changed:
-        notice(f"saved with {changed}: bit-exact resume is not guaranteed")
-    check_features(folder, features, checkpoint.state.get("features"))
-    hashes = list(checkpoint.state["members"])
-    failed = {int(seed): str(cause) for seed, cause in checkpoint.state.get("failed", {}).items()}
-    if config.source:
-        return _Restored(unpack_states(checkpoint.arrays, fresh, []), checkpoint.step, hashes, failed)
-    members = needing_all(lambda: [folder.read_member(index, sha256) for index, sha256 in enumerate(hashes)])
-    folder.drop_members(len(hashes))
-    return _Restored(unpack_states(checkpoint.arrays, fresh, members), checkpoint.step, hashes, failed)
