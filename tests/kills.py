@@ -71,7 +71,12 @@ def results(name: str, root: Path) -> dict[str, bytes]:
     out = root / name
     if name == "reproduce":
         return {path.name: _without_provenance(path) for path in sorted((out / "cells").glob("*.json"))}
-    files = [*(out / file for file in RESULTS), *(out / "cover").glob("*"), *(out / "checkpoints").glob("*/*")]
+    newest = sorted((out / "checkpoints").glob("*"))[-1:]  # when others were saved may depend on the time
+    files = [
+        *(out / file for file in RESULTS),
+        *(out / "cover").glob("*"),
+        *(f for one in newest for f in one.glob("*")),
+    ]
     return {str(path.relative_to(out)): path.read_bytes() for path in files if path.exists()}
 
 
@@ -156,17 +161,19 @@ def kill_at_random(name: str, root: Path, kills: int, rng: random.Random, second
                 wrong.append(f"{name}: {log.read_text()[-2000:]}")
                 return done, wrong
             break
-        if results(name, root / "killed") != expected:
-            wrong.append(f"{name}: other results than those of a run left alone")
+        found = results(name, root / "killed")
+        if found != expected:
+            other = sorted(file for file in {*found, *expected} if found.get(file) != expected.get(file))
+            wrong.append(f"{name}: other results than those of a run left alone: {', '.join(other)}")
     return done, wrong
 
 
-def kills(count: int, root: Path, names: list[str], say: Callable[[str], None] = print) -> tuple[int, list[str]]:
+def kills(count: int, root: Path, names: list[str], seed: int) -> tuple[int, list[str]]:
     """Kill runs of all kinds, so many times in all; how many kills there were and what went wrong."""
     import pcpg.api
     import pcpg.experiments.lock  # noqa: F401  everything that a run imports
 
-    rng, wrong, total = random.Random(0), [], 0
+    rng, wrong, total = random.Random(seed), [], 0
     for name in names:
         times = []
         for _ in range(2):  # the second time its programs are compiled
@@ -181,7 +188,10 @@ def kills(count: int, root: Path, names: list[str], say: Callable[[str], None] =
         began = time.monotonic()
         done, found = kill_at_random(name, root, share, rng, times[-1])
         total, wrong = total + done, wrong + found
-        say(f"{name}: {done} kills in {time.monotonic() - began:.0f} s, {len(found)} wrong (alone {times[-1]:.1f} s)")
+        took = time.monotonic() - began
+        print(f"{name}: {done} kills in {took:.0f} s, {len(found)} wrong (alone {times[-1]:.1f} s)", flush=True)
+        for text in found:
+            print(text, flush=True)
     return total, wrong
 
 
@@ -266,6 +276,7 @@ def _on_small_disk(
 def main() -> None:
     parser = argparse.ArgumentParser(description="Real kills at random moments.")
     parser.add_argument("--kills", type=int, default=300)
+    parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", nargs="*", default=list(RUNS), choices=list(RUNS))
     parser.add_argument("--ways", action="store_true", help="signals, closed pipes, full and read-only disks as well")
     asked = parser.parse_args()
@@ -275,7 +286,7 @@ def main() -> None:
         )
     root = Path(tempfile.mkdtemp(prefix="pcpg-kills-"))
     names = [name for name in RUNS if name in asked.only or (name == "pcpg" and "exploit" in asked.only)]
-    total, wrong = kills(asked.kills, root, names) if asked.kills else (0, [])
+    total, wrong = kills(asked.kills, root, names, asked.seed) if asked.kills else (0, [])
     wrong += ways(root) if asked.ways else []
     print(f"{total} kills over {', '.join(names)}: {len(wrong)} wrong")
     for text in wrong:

@@ -28,6 +28,7 @@ from pcpg.run_config import RunConfig
 from pcpg.runs.disk import make_folder, write_file
 from pcpg.runs.folder import RunFolder
 from pcpg.runs.metrics import read_metrics
+from pcpg.state import NonFinite
 from pcpg.training.loop import Observer, device_kind, start_run, train_run
 
 Record = dict[str, Any]
@@ -158,6 +159,8 @@ def run_or_read(
         trained = train_run(folder, observer=observer, trust=True)  # the environment is the experiment's own
     if not trained.finished:
         return None
+    if trained.failed:  # a claim needs all its seeds
+        raise NonFinite(f"{cell.name}: {'; '.join(trained.failed.values())}")
     record = measure(load(folder.path, trust=True)) | {
         "device": device_kind(),
         "commit": commit(),

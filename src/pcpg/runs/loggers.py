@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from pcpg.runs.disk import exists
-from pcpg.runs.errors import BadValue, MissingExtra
+from pcpg.runs.errors import BadValue, DamagedFile, MissingExtra
 from pcpg.runs.folder import RunFolder
 from pcpg.runs.metrics import Logger, read_metrics
 
@@ -101,6 +101,8 @@ class WeightsAndBiases:
 
     def __init__(self, folder: RunFolder) -> None:
         wandb = _module("wandb")
+        if (folder.path / "wandb").is_symlink():
+            raise DamagedFile(folder.path / "wandb", "is a link, and what is logged would go where it leads")
         self.folder, self.speed = folder, _Speed()
         first, count = folder.config["seed"], folder.config["seeds"]
         begun = exists(folder.path / self.FILE)
