@@ -198,9 +198,9 @@ def test_the_python_of_the_readme_runs(place: Path, prepared: Path, monkeypatch:
     # Its exploitation of a maze is started, and not trained: to compile the program alone takes half a minute.
     started, train = [], pcpg.api._train
 
-    def start_or_train(folder: RunFolder, *rest: Any) -> Any:
+    def start_or_train(folder: RunFolder, *rest: Any, **named: Any) -> Any:
         if not folder.config["source"]:
-            return train(folder, *rest)
+            return train(folder, *rest, **named)
         started.append(folder.config)
         return None
 
