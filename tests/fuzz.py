@@ -8,6 +8,7 @@ another one without a word is a silent change, any other exception a traceback, 
 import argparse
 import contextlib
 import dataclasses
+import functools
 import hashlib
 import os
 import random
@@ -286,7 +287,7 @@ def fuzz(
     mutations: int,
     seed: int = 0,
     root: Path | None = None,
-    say: Callable[[str], None] = print,
+    say: Callable[[str], None] = functools.partial(print, flush=True),
     kinds: Sequence[str] = tuple(RUNS),
 ) -> Counter[str]:
     """Damage folders so many times; how the questions ended."""
