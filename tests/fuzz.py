@@ -8,7 +8,6 @@ another one without a word is a silent change, any other exception a traceback, 
 import argparse
 import contextlib
 import dataclasses
-import functools
 import hashlib
 import os
 import random
@@ -287,7 +286,7 @@ def fuzz(
     mutations: int,
     seed: int = 0,
     root: Path | None = None,
-    say: Callable[[str], None] = functools.partial(print, flush=True),
+    say: Callable[[str], None] = print,
     kinds: Sequence[str] = tuple(RUNS),
 ) -> Counter[str]:
     """Damage folders so many times; how the questions ended."""
@@ -357,6 +356,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--kinds", nargs="*", default=list(RUNS), choices=list(RUNS))
     asked = parser.parse_args()
+    sys.stdout.reconfigure(line_buffering=True)  # pyright: ignore[reportAttributeAccessIssue]
     counts = fuzz(asked.mutations, asked.seed, kinds=asked.kinds)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
     bad = sum(counts[how] for how in ("silent", "traceback", "hang", "unnoticed"))
