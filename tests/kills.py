@@ -243,7 +243,7 @@ def ways(root: Path, say: Callable[[str], None] = print) -> list[str]:
     assert process.stderr is not None
     process.stderr.close()  # nobody reads what it says
     check("a pipe that is closed", run, process.wait(), 0, resume=False)
-    for what, options in (("a full disk", "size=150k"), ("a read-only disk", "")):
+    for what, options in (("a full disk", "size=60k"), ("a read-only disk", "")):
         wrong += _on_small_disk(root, config, what, options, expected, say)
     return wrong
 

@@ -74,7 +74,7 @@ def answer(console: Console, as_json: bool) -> Console:
 
 def loading(console: Console) -> Any:
     """Something to see while JAX is imported, which takes seconds."""
-    return console.status("loading ...")
+    return console.status("loading ...") if console.is_terminal else contextlib.nullcontext()
 
 
 def print_json(result: dict[str, Any], wanted: bool) -> None:
