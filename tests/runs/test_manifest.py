@@ -113,6 +113,14 @@ def test_a_changed_report_is_noted_on_the_page_and_stops_resume(half: Path) -> N
         train_run(RunFolder.open(half))
 
 
+def test_a_line_that_was_doubled_after_the_seal_is_dropped(half: Path, finished: Path) -> None:
+    last = (half / "metrics.jsonl").read_bytes().splitlines(keepends=True)[-1]
+    with (half / "metrics.jsonl").open("ab") as file:
+        file.write(last)
+    assert train_run(RunFolder.open(half)).finished
+    assert results(half) == results(finished)
+
+
 def test_a_run_without_its_reports_does_not_go_on_as_if_nothing_were(half: Path) -> None:
     (half / "metrics.jsonl").unlink()
     with pytest.raises(DamagedFile, match=r"metrics\.jsonl: missing"):

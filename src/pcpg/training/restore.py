@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from pcpg.practice.agent import Agent
 from pcpg.run_config import RunConfig
+from pcpg.runs.disk import truncate
 from pcpg.runs.folder import RunFolder
 from pcpg.runs.verify import damages
 from pcpg.state import SeedState
@@ -52,6 +53,9 @@ def restore(folder: RunFolder, agent: Agent, config: RunConfig, features: str | 
         given = list(config.source.get("members", []))
         folder.drop_members(len(given))
         return Restored(fresh, 0, given, {})
+    lines = checkpoint.state.get("metrics")
+    if lines is not None:  # what was reported after the checkpoint is reported again
+        truncate(folder.metrics, int(lines[0]))
     if folder.manifest is None or checkpoint.step >= folder.manifest.step:
         for skipped in checkpoint.skipped:
             notice(f"{skipped.reason}; going back to the checkpoint of step {checkpoint.step}")
