@@ -6,8 +6,9 @@ from typing import Annotated
 import tyro
 from rich.console import Console
 
-from pcpg.cli.display import answer, loading, print_json, say
+from pcpg.cli.display import answer, loading, print_json
 from pcpg.cli.flags import JsonFlag, Mistake, free_options, parse
+from pcpg.training.display import say
 
 
 @dataclasses.dataclass(frozen=True)
