@@ -190,13 +190,23 @@ class RecordedHost(_Known, HostEnvironment):
     facts: Facts
 
     @functools.cached_property
-    def _coders(self) -> tuple[Any, Any]:
-        from pcpg.envs.adapters.spaces import actions_of, observations_of, space_of_json
+    def _spaces(self) -> dict[str, Any]:
+        from pcpg.envs.adapters.spaces import space_of_json
 
-        spaces = self.facts.spaces
-        if spaces is None:
+        if self.facts.spaces is None:
             raise self.refusal
-        return observations_of(space_of_json(spaces["observation"])), actions_of(space_of_json(spaces["action"]))
+        return {key: space_of_json(self.facts.spaces[key]) for key in ("observation", "action")}
+
+    @functools.cached_property
+    def _coders(self) -> tuple[Any, Any]:
+        from pcpg.envs.adapters.spaces import actions_of, observations_of
+
+        return observations_of(self._spaces["observation"]), actions_of(self._spaces["action"])
+
+    @property
+    def single_observation(self) -> Any:
+        """The space of one observation as the environment declared it."""
+        return self._spaces["observation"]
 
     @property
     def notices(self) -> tuple[str, ...]:
