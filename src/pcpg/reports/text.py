@@ -92,7 +92,7 @@ def in_python(config: Mapping[str, Any], path: str, out: str) -> str:
     limits = {name: value for name, value in config.get("limits", {}).items() if value}
     names = {"steps": "total_steps", "seconds": "max_time", "until": "until"}
     called += [f"{names[name]}={value!r}" for name, value in limits.items()]
-    if network := _function(config["agent"].get("ppo", {}).get("body", "")):
+    if network := _function(config.get("agent", {}).get("ppo", {}).get("body", "")):
         called.append(f"network={network}")
     lines = [
         "import json",
