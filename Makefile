@@ -81,12 +81,16 @@ $(RLBERRY_INSTALLED): benchmarks/peers/requirements-rlberry.txt
 	$(RLBERRY_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
 	@touch $@
 
-lock: ## resolve requirements.lock anew where pyproject.toml asks for it; LOCK_FLAGS=--upgrade for the newest
+# gymnax has a file of its own: it allows no jax as new as the others may have.
+EXTRAS := minigrid bsuite tensorboard wandb minari video docs dev
+LOCK = $(LOCK_VENV)/bin/uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --no-config \
+  --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" --quiet $(LOCK_FLAGS)
+lock: ## resolve the lock files anew where pyproject.toml asks for it; LOCK_FLAGS=--upgrade for the newest
 	@test -x $(LOCK_VENV)/bin/uv || { $(PYTHON) -m venv $(LOCK_VENV) && \
 	  $(LOCK_VENV)/bin/python -m pip install --quiet --disable-pip-version-check 'uv>=0.9,<1'; }
-	$(LOCK_VENV)/bin/uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 --generate-hashes \
-	  --no-config --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" --quiet \
-	  --output-file requirements.lock $(LOCK_FLAGS)
+	$(LOCK) --extra dev --output-file requirements.lock
+	$(LOCK) $(addprefix --extra ,$(EXTRAS)) --constraint requirements.lock --output-file requirements-extras.lock
+	$(LOCK) --extra gymnax --output-file requirements-gymnax.lock
 
 clean: ## remove environments and caches; runs/ and results/ stay
 	rm -rf $(VENV) $(PEERS_VENV) $(REJAX_VENV) $(RLBERRY_VENV) .cache build dist docs/_build .hypothesis .pytest_cache .ruff_cache

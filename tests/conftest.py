@@ -4,6 +4,7 @@ import copy
 import dataclasses
 import json
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -43,6 +44,26 @@ AGENTS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.fixture(scope="session", autouse=True)
+def no_network() -> Iterator[None]:
+    """No test reaches beyond this machine: a connection to anything but itself is refused."""
+
+    def refusing(call: Callable[..., Any]) -> Callable[..., Any]:
+        def connect(self: socket.socket, *arguments: Any) -> Any:
+            address = arguments[-1]
+            host = address[0] if isinstance(address, tuple) else ""
+            if self.family in (socket.AF_INET, socket.AF_INET6) and host not in ("127.0.0.1", "::1", "localhost"):
+                raise RuntimeError(f"a test wants to reach {address}: the network is cut while tests run")
+            return call(self, *arguments)
+
+        return connect
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("connect", "connect_ex", "sendto"):
+            patch.setattr(socket.socket, name, refusing(getattr(socket.socket, name)))
+        yield
+
+
 @pytest.fixture
 def unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
     """No signatures are checked: for what the library itself refuses."""
@@ -71,6 +92,20 @@ def config_file(tmp_path_factory: pytest.TempPathFactory, tiny: Callable[..., di
         return str(path)
 
     return write
+
+
+@pytest.fixture(scope="session")
+def unseal() -> Callable[[Path], None]:
+    """Make a run folder one of a version without manifests."""
+
+    def make_old(path: Path) -> None:
+        from pcpg.runs.documents import read_json, write_json
+
+        (path / "manifest.json").unlink(missing_ok=True)
+        (path / "environment.json").unlink(missing_ok=True)
+        write_json(path / "config.json", read_json(path / "config.json").content)
+
+    return make_old
 
 
 @dataclasses.dataclass(frozen=True)

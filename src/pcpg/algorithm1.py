@@ -81,9 +81,10 @@ def lockstep(
     """What each round returns; `answer` gets all equal requests that wait, each with the number of its round.
 
     A request waits until no earlier kind is left, so that seeds whose round begins with a Visit share the call of those
-    that improve first.
+    that improve first. An answer that is an exception ends its round and is what that round returns: one seed's trouble
+    is not that of the others.
     """
-    results: dict[int, Result] = {}
+    results: dict[int, Any] = {}
     waiting: dict[int, Request] = {}
 
     def advance(number: int, value: Any) -> None:
@@ -99,7 +100,12 @@ def lockstep(
         kind = next(kind for kind in (Improve, Visit, Design) if any(type(r) is kind for r in waiting.values()))
         asked = [(number, request) for number, request in sorted(waiting.items()) if type(request) is kind]
         for (number, _), value in zip(asked, answer(kind, asked), strict=True):
-            advance(number, value)
+            if isinstance(value, Exception):
+                results[number] = value
+                del waiting[number]
+                rounds[number].close()
+            else:
+                advance(number, value)
     return [results[number] for number in range(len(rounds))]
 
 

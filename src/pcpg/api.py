@@ -1,10 +1,7 @@
 """The library in five lines: `train` an environment, `load` a run, use what came out."""
 
 import os
-import sys
 import tempfile
-import threading
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -16,7 +13,7 @@ from pcpg.envs.given_reward import Reward
 from pcpg.features.own import Phi, is_own_features, register_features
 from pcpg.policies.own import Network, register_network
 from pcpg.practice.budget import Limits, read_steps, read_time
-from pcpg.run import EnvFn, Evaluation, Given, Policy, Run
+from pcpg.run import EnvFn, Evaluation, Given, Policy, Run, RunWarning, warn
 from pcpg.run_config import RunConfig
 from pcpg.runs.folder import RunFolder
 from pcpg.runs.loggers import check_loggers
@@ -25,6 +22,7 @@ from pcpg.training.display import Display, title_of
 from pcpg.training.exploit import exploit_config, exploit_defaults
 from pcpg.training.going_on import go_on
 from pcpg.training.loop import Observer, Progress, start_run, train_run
+from pcpg.training.trust import check_trust
 
 __all__ = ["Algo", "Evaluation", "Policy", "Progress", "Run", "RunWarning", "exploit", "load", "resume", "train"]
 
@@ -32,10 +30,6 @@ Algo = Literal["pcpg", "pcpg-bonus", "pcpg-replay", "ppo-rnd", "ppo"]
 """The algorithms of the library; of those added to `pcpg.algorithms.ALGORITHMS` a type checker knows nothing."""
 
 Observers = Observer | Sequence[Observer] | None
-
-
-class RunWarning(UserWarning):
-    """Something about a run that is going on which its owner may want to know."""
 
 
 def train(
@@ -115,7 +109,7 @@ def train(
         limits=limits_of(total_steps, max_time, until),
     ).resolved()
     path = Path(tempfile.mkdtemp(prefix="pcpg-")) / "run" if out is None else Path(out)
-    return _train(start_run(run_config, path), observer, loggers, progress=progress)
+    return _train(start_run(run_config, path), observer, loggers, progress=progress, trust=True)
 
 
 def exploit(
@@ -131,6 +125,7 @@ def exploit(
     observer: Observers = None,
     progress: bool | None = None,
     loggers: Iterable[Logger | str] = (),
+    trust: bool = False,
     **env_options: Any,
 ) -> Run:
     """Train policies on the covers of a finished run, for a reward that may be another one.
@@ -151,6 +146,7 @@ def exploit(
         observer: called with a `Progress` before the first round and after each; as in `train`.
         progress: show how far it is; by default where stderr is a terminal.
         loggers: get every report that metrics.jsonl gets.
+        trust: whether an environment from a module that the folder names may be made.
         **env_options: options that change the environment's reward alone, as in `goal=(3, 7)` of a maze.
 
     Returns:
@@ -166,7 +162,8 @@ def exploit(
     """
     check_loggers(loggers)
     folder = run.folder if isinstance(run, Run) else RunFolder.open(Path(run))
-    given = run.given if isinstance(run, Run) else Given()
+    given, trust = (run.given, trust or run.trust) if isinstance(run, Run) else (Given(), trust)
+    check_trust(folder, trust)
     with given.used(folder):
         defaults = exploit_defaults(folder)
         run_config = exploit_config(
@@ -181,7 +178,7 @@ def exploit(
         )
         path = Path(tempfile.mkdtemp(prefix="pcpg-")) / "run" if out is None else Path(out)
         made = start_run(run_config, path, reward)
-    return _train(made, observer, loggers, reward, given, progress=progress)
+    return _train(made, observer, loggers, reward, given, progress=progress, trust=True)
 
 
 def load(
@@ -191,8 +188,11 @@ def load(
     env_fn: EnvFn | None = None,
     features: Phi | None = None,
     network: Network | None = None,
+    trust: bool = False,
 ) -> Run:
-    """The run in a folder, finished or as of its last checkpoint; nothing in a run folder can execute code.
+    """The run in a folder, finished or as of its last checkpoint.
+
+    Loading builds no outside environment and imports nothing that the folder names.
 
     Args:
         path: the run folder.
@@ -200,6 +200,7 @@ def load(
         env_fn: the function that made its environment, if one did.
         features: the function that made its features, if one did.
         network: the function that made its networks, if one did.
+        trust: whether an environment from a module that the folder names may be made, for what plays on it.
 
     Returns:
         The run, with its policies, covers and settings.
@@ -212,7 +213,7 @@ def load(
         pcpg.runs.errors.NotARun: ...
     """
     given = Given(env_fn, features, network)
-    return Run(_open(path, given), reward, given)
+    return Run(_open(path, given), reward, given, trust=trust)
 
 
 def resume(
@@ -228,6 +229,8 @@ def resume(
     observer: Observers = None,
     progress: bool | None = None,
     loggers: Iterable[Logger | str] = (),
+    trust: bool = False,
+    retry_failed: bool = False,
 ) -> Run:
     """Train an interrupted run to its end: the same result as if it had never been interrupted.
 
@@ -245,6 +248,8 @@ def resume(
         observer: called with a `Progress` before the first round and after each; as in `train`.
         progress: show how far it is; by default where stderr is a terminal.
         loggers: get every report that metrics.jsonl gets.
+        trust: whether an environment from a module that the folder names may be made.
+        retry_failed: whether seeds that failed go on from where they did.
 
     Returns:
         The run; finished, unless an observer stopped it.
@@ -258,9 +263,12 @@ def resume(
     """
     given = Given(env_fn, features, network)
     folder = _open(path, given)
-    with given.used(folder):
-        folder = go_on(folder, steps=total_steps, time=max_time, until=until)
-    return _train(folder, observer, loggers, reward, given, progress=progress)
+    if total_steps is not None or max_time is not None or until is not None:
+        check_trust(folder, trust)
+        with given.used(folder):
+            folder = go_on(folder, steps=total_steps, time=max_time, until=until)
+    asked: dict[str, Any] = {"trust": trust, "retry_failed": retry_failed}
+    return _train(folder, observer, loggers, reward, given, progress=progress, **asked)
 
 
 def limits_of(steps: int | str | None, time: float | str | None, until: float | None) -> Limits:
@@ -291,16 +299,14 @@ def _train(
     loggers: Iterable[Logger | str],
     reward: Reward | None = None,
     given: Given | None = None,
+    *,
     progress: bool | None = None,
+    trust: bool = False,
+    retry_failed: bool = False,
 ) -> Run:
-    def notice(text: str) -> None:
-        if threading.current_thread() is threading.main_thread():
-            warnings.warn(text, RunWarning, stacklevel=2)
-        else:  # where warnings are errors, one would end the thread that listens for Ctrl-C
-            print(text, file=sys.stderr, flush=True)
-
     given = given or Given()
     observers = [] if observer is None else [observer] if callable(observer) else list(observer)
+    asked: dict[str, Any] = {"reward": reward, "trust": trust, "retry_failed": retry_failed}
     # Python's own way: the notices are warnings, and Ctrl-C is a KeyboardInterrupt, after the checkpoint.
     with given.used(folder), Display.on_stderr(title_of(folder.config), progress) as display:
         watching = [*observers, *([display] if display else [])]
@@ -308,7 +314,7 @@ def _train(
         def watch(seen: Progress) -> bool:
             return all([one(seen) is not False for one in watching])  # a list: each of them is told
 
-        trained = train_run(folder, observer=watch, loggers=loggers, notice=notice, reward=reward)
+        trained = train_run(folder, observer=watch, loggers=loggers, notice=warn, **asked)
     if not trained.finished and not trained.stopped:
         raise KeyboardInterrupt(f"training stopped; resume with pcpg.resume({str(folder.path)!r})")
-    return Run(RunFolder.open(folder.path), reward, given)
+    return Run(RunFolder.open(folder.path), reward, given, trust=trust)

@@ -3,6 +3,9 @@
 import contextlib
 import dataclasses
 import functools
+import sys
+import threading
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,6 +19,7 @@ from pcpg.envs.adapters.names import given_function
 from pcpg.envs.given_reward import Reward
 from pcpg.envs.host import HostEnvironment
 from pcpg.envs.protocol import Environment
+from pcpg.envs.recorded import Recorded, RecordedHost
 from pcpg.envs.spaces import Box
 from pcpg.features.base import FeatureMap
 from pcpg.features.own import Phi, given_features
@@ -31,10 +35,24 @@ from pcpg.state import NonFinite
 from pcpg.training.compile_cache import enable_compile_cache
 from pcpg.training.exploit import make_run_env
 from pcpg.training.going_on import summary_so_far
+from pcpg.training.restore import UNSEALED
 from pcpg.training.storage import covers_of, read_features, read_policies
+from pcpg.training.trust import check_trust, environment_of
 
 EVALUATION_ROUND = 2**30
 """A stream of random numbers that no round of training uses."""
+
+
+class RunWarning(UserWarning):
+    """Something about a run that its owner may want to know."""
+
+
+def warn(text: str) -> None:
+    """Tell of it as Python does."""
+    if threading.current_thread() is threading.main_thread():
+        warnings.warn(text, RunWarning, stacklevel=3)
+    else:  # where warnings are errors, one would end the thread that listens for Ctrl-C
+        print(text, file=sys.stderr, flush=True)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,6 +133,7 @@ class Evaluation:
 
     returns: np.ndarray  # [seeds, episodes]
     env_steps: int
+    seeds: tuple[int, ...] = ()  # whose policies played: all that did not fail
 
     @property
     def mean_return(self) -> list[float]:
@@ -157,14 +176,45 @@ class Run:
     One that is not finished is what it was at its last checkpoint, the newest policy in place of the final one.
     """
 
-    def __init__(self, folder: RunFolder, reward: Reward | None = None, given: Given | None = None) -> None:
-        self.folder = folder
+    def __init__(
+        self, folder: RunFolder, reward: Reward | None = None, given: Given | None = None, *, trust: bool = False
+    ) -> None:
+        self.folder, self.reward, self.trust = folder, reward, trust
         self.given = given or Given()
         with self.given.used(folder):
-            self.config = RunConfig.from_json(folder.config)
-            self.env = make_run_env(self.config, reward)
+            env = environment_of(folder)
+            self.config = RunConfig.from_json(folder.config, env)
+            self.env = make_run_env(self.config, reward, env)
         self.summary = summary_so_far(folder)
         self.is_finished = folder.is_finished
+        if not folder.is_sealed:
+            warn(UNSEALED.format(folder.path))
+
+    @contextlib.contextmanager
+    def playable(self) -> Iterator[Environment]:
+        """The environment of evaluations, to play on; one of a module that the folder names needs trust.
+
+        What is stepped on the host is closed afterwards.
+        """
+        self.check_trust()
+        with self.given.used(self.folder):
+            made = make_run_env(self.config, self.reward)
+            env = made.evaluation_env
+        try:
+            yield env
+        finally:
+            for one in (env, made):
+                if isinstance(one, HostEnvironment):
+                    one.close()
+
+    def check_trust(self) -> None:
+        """Refuse to make an environment from a module that the folder names, unless the run was opened with trust."""
+        check_trust(self.folder, self.trust)
+
+    @property
+    def finished_seeds(self) -> list[int]:
+        """The seeds that came to their end, or may yet: all but those that failed."""
+        return [seed for seed in self.config.seed_list if str(seed) not in self.summary.get("failed", {})]
 
     @property
     def path(self) -> Path:
@@ -200,7 +250,7 @@ class Run:
     def covers(self) -> list[Cover[ActorCritic]]:
         """The cover of each seed."""
         with self.given.used(self.folder):
-            return covers_of(self.folder, self.config, self.config.seed_list)
+            return covers_of(self.folder, self.config, self.config.seed_list, self.env, warn)
 
     @property
     def cover(self) -> Cover[ActorCritic]:
@@ -210,7 +260,8 @@ class Run:
     def features(self) -> FeatureMap:
         """The feature map with which the cover was made, as it was saved."""
         with self.given.used(self.folder):
-            return read_features(self.folder, self.config.make_features(self.env))
+            is_drawn = not isinstance(self.env, Recorded | RecordedHost)
+            return read_features(self.folder, self.config.make_features(self.env), is_drawn=is_drawn)
 
     @property
     def design(self) -> Design:
@@ -224,20 +275,21 @@ class Run:
         if not isinstance(episodes, int) or episodes < 1:
             raise ConfigError(f"episodes must be an integer of at least 1, got {episodes!r}")
         enable_compile_cache()
-        policies = self.best_policies if best else self.policies
-        env = self.env.evaluation_env
-        program = visit_program(Visitor(env, episodes, greedy), self.config.lanes or default_lanes())
-        visits = program(
-            [
-                VisitInputs(np.uint32(seed), np.int32(EVALUATION_ROUND), env.instance(seed), policy.network, None)
-                for seed, policy in zip(self.config.seed_list, policies, strict=True)
-            ]
-        )
-        for seed, seen in zip(self.config.seed_list, visits, strict=True):
+        seeds, found = self.finished_seeds, self.best_policies if best else self.policies
+        policies = [found[self.config.seed_list.index(seed)] for seed in seeds]
+        with self.playable() as env:
+            program = visit_program(Visitor(env, episodes, greedy), self.config.lanes or default_lanes())
+            visits = program(
+                [
+                    VisitInputs(np.uint32(seed), np.int32(EVALUATION_ROUND), env.instance(seed), policy.network, None)
+                    for seed, policy in zip(seeds, policies, strict=True)
+                ]
+            )
+        for seed, seen in zip(seeds, visits, strict=True):
             if not bool(seen.finite):
                 raise NonFinite(f"seed {seed}: the evaluation holds a reward or observation that is not finite")
         steps = sum(int(seen.env_steps) for seen in visits)
-        return Evaluation(np.stack([seen.returns for seen in visits]), steps)
+        return Evaluation(np.stack([seen.returns for seen in visits]), steps, tuple(seeds))
 
     def _policies(self, kind: str) -> list[Policy]:
         with self.given.used(self.folder):

@@ -16,6 +16,7 @@ from pcpg.features import FEATURES, make_features
 from pcpg.features.base import FeatureMap
 from pcpg.features.own import is_own_features
 from pcpg.practice.budget import NO_LIMITS, Limits, budgeted
+from pcpg.practice.memory import check_fits
 from pcpg.presets import features_for
 from pcpg.runs.documents import plain
 
@@ -93,8 +94,11 @@ class RunConfig:
         return data
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> "RunConfig":
-        """The configuration from JSON values; an unknown name or a wrong type is named."""
+    def from_json(cls, data: Mapping[str, Any], env: Environment | None = None) -> "RunConfig":
+        """The configuration from JSON values; an unknown name or a wrong type is named.
+
+        With `env`, that of a run which has begun, no environment is made and no features are drawn.
+        """
         if not isinstance(data, Mapping):
             raise ConfigError(f"a configuration must be an object, got {data!r}")
         algo = data.get("algo", "pcpg")
@@ -108,18 +112,28 @@ class RunConfig:
         if "env" not in rest:
             raise ConfigError("the configuration names no environment: expected an entry 'env'")
         limits = from_plain(Limits, data.get("limits", {}), "limits")
-        return cls(algo=algo, agent=agent, limits=limits, **rest).checked()
+        config = cls(algo=algo, agent=agent, limits=limits, **rest)
+        return config.checked() if env is None else config.recorded()
 
     def resolved(self) -> "RunConfig":
         """The configuration with every default written out and every formula worked out."""
         config = self.checked()
         env = config.make_env()
-        return dataclasses.replace(config, agent=budgeted(config.agent, env, config.limits))
+        agent = budgeted(config.agent, env, config.limits)
+        check_fits(env, agent)
+        return dataclasses.replace(config, agent=agent)
+
+    def recorded(self) -> "RunConfig":
+        """The configuration of a run that has begun: everything was written out and checked then."""
+        if not is_own_features(self.features):
+            check_choice("features", self.features, FEATURES)
+        return dataclasses.replace(self, env_options=complete_options(self.env, self.env_options))
 
     def checked(self) -> "RunConfig":
         """The configuration with the options of environment and features written out; refuses what cannot be built."""
         options = complete_options(self.env, self.env_options)
         env = make(self.env, **options)
+        check_fits(env, self.agent)
         own = features_for(self.env, env, self.feature_seed)
         features = own[0] if self.features == "auto" else self.features
         if not is_own_features(features):

@@ -64,7 +64,8 @@ def test_train_answers_with_one_json_object_and_leaves_a_run(cli: Cli, config_fi
     assert "run folder: runs/a" in answer.err and "solved" in answer.err
     files = {path.name for path in Path("runs/a").iterdir()} - {".lock"}
     assert files == {
-        *("config.json", "metrics.jsonl", "timings.jsonl", "cover", "checkpoints", "policy.safetensors", "summary.json")
+        *("config.json", "environment.json", "metrics.jsonl", "timings.jsonl", "cover", "checkpoints"),
+        *("policy.safetensors", "summary.json", "manifest.json"),
     }
 
 
@@ -404,7 +405,7 @@ def test_a_broken_pipe_that_is_not_stdout_is_not_passed_over(monkeypatch: pytest
         raise BrokenPipeError("the simulator has gone")
 
     monkeypatch.setattr("pcpg.cli.main.run_command", gone)
-    monkeypatch.setattr("pcpg.cli.main._reader_has_gone", lambda: False)
+    monkeypatch.setattr("pcpg.cli.main.reader_has_gone", lambda stream: False)
     with pytest.raises(BrokenPipeError, match="the simulator has gone"):
         main(["envs"])
 

@@ -94,8 +94,8 @@ def test_rewards_of_a_vector_are_one_number_for_each_environment():
 def test_a_worker_leaves_an_interruption_to_the_process_that_trains():
     env = GymnasiumEnv("CartPole", functools.partial(gymnasium.make, "CartPole-v1"), workers=1)
     players: Any = env.players
-    vector = players.vector
-    for process in vector.processes:
-        os.kill(process.pid, signal.SIGINT)
+    players.reset([3])  # it has begun to play
+    for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        os.kill(players._workers[0].process.pid, signum)
     assert players.reset([3]).shape == (1, 4), "it still plays"
-    vector.close()
+    env.close()

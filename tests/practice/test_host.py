@@ -201,6 +201,6 @@ def test_another_process_steps_the_same_episodes():
     try:
         one, other = (play(e, policy_for(env), np.random.default_rng(0), 4) for e in (env, away))
     finally:
-        away.players.vector.close()
+        away.close()
     np.testing.assert_array_equal(one.alive, other.alive)
     np.testing.assert_allclose(one.observations, other.observations, rtol=1e-6)

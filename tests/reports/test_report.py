@@ -241,13 +241,16 @@ def test_environments_are_put_together_by_shares_of_a_solved_return(runs: dict[s
 # What is missing.
 
 
-def test_an_unfinished_run_is_reported_as_far_as_it_is(copy: Path, cli: Callable[..., Any]) -> None:
+def test_an_unfinished_run_is_reported_as_far_as_it_is(
+    copy: Path, cli: Callable[..., Any], unseal: Callable[[Path], None]
+) -> None:
+    unseal(copy)
     (copy / "summary.json").unlink()
     lines = (copy / "metrics.jsonl").read_bytes().splitlines(keepends=True)
     (copy / "metrics.jsonl").write_bytes(b"".join(lines[:6]) + b'{"step": 4, "se')
     answer = cli("report", copy, "--json").json
     assert answer["report"] == str(copy / "report.html")
-    assert "not finished" in answer["notes"][str(copy)][0]
+    assert "unsealed" in answer["notes"][str(copy)][0] and "not finished" in answer["notes"][str(copy)][1]
     text = Page((copy / "report.html").read_text(encoding="utf-8")).text
     assert "What is missing" in text and f"pcpg resume {copy}" in text
 

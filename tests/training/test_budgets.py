@@ -13,8 +13,13 @@ import pcpg
 from pcpg.algorithms import ALGORITHMS, preset
 from pcpg.config import ConfigError, PCPGConfig
 from pcpg.practice.budget import Budget, Limits, budgeted, read_steps, read_time, steps_of_round
+from pcpg.runs.documents import write_json
+from pcpg.runs.folder import CONFIG, RunFolder
 from pcpg.runs.metrics import read_metrics
+from pcpg.runs.verify import DAMAGED, verify
 from pcpg.state import DONE, EXPLOIT, EXPLORE
+from pcpg.training.going_on import go_on
+from pcpg.training.sealing import changing
 
 pytestmark = pytest.mark.slow
 
@@ -154,3 +159,32 @@ def test_a_run_that_exploits_a_cover_has_none_of_its_limits(tiny: Tiny) -> None:
     explored = train(tiny, total_steps=14 * ROUND, until=100.0)
     exploited = pcpg.exploit(explored, config={"exploit": {"num_rounds": 1}})
     assert exploited.config.limits == Limits() and exploited.summary["rounds"] == 1
+
+
+def test_a_run_that_goes_on_stays_sealed_even_where_it_is_killed_in_between(tiny: Tiny, tmp_path: Path) -> None:
+    run = train(tiny, "ppo", out=tmp_path / "run", seeds=2)
+    folder = RunFolder.open(run.path)
+
+    def damaged() -> list[Any]:
+        return [one for one in verify(RunFolder.open(run.path)) if one.state == DAMAGED]
+
+    opened = go_on(folder, steps=f"+{ROUND}")
+    assert opened.is_sealed and not opened.is_finished and not damaged()
+    assert opened.seal(CONFIG) is not None and opened.manifest is not None
+    assert pcpg.load(run.path).summary["rounds"] == opened.manifest.step
+    with pytest.raises(OSError, match="killed"), changing(opened, opened.manifest.step):
+        write_json(run.path / CONFIG, opened.config | {"lanes": 1}, sealed=True)
+        raise OSError("killed")
+    assert not damaged()
+    ended = pcpg.resume(run.path)
+    assert ended.is_finished and ended.config.lanes == 1 and not damaged()
+    assert min(ended.summary["env_steps"]) > min(run.summary["env_steps"])
+
+
+def test_of_a_run_that_is_not_finished_a_damaged_checkpoint_is_not_read(tiny: Tiny, tmp_path: Path) -> None:
+    run = train(tiny, "ppo", out=tmp_path / "run", observer=lambda seen: seen.step < 2)
+    assert not run.is_finished and run.summary["rounds"] == 2
+    [newest] = sorted(run.folder.checkpoints.iterdir())[-1:]
+    state = newest / "state.json"
+    state.write_bytes(state.read_bytes().replace(b'"step": 2', b'"step": 3', 1))
+    assert pcpg.load(run.path).summary["rounds"] < 2

@@ -96,8 +96,10 @@ def test_a_run_of_a_function_needs_the_function_again(tmp_path, monkeypatch):
     path = tmp_path / "run"
     pcpg.train(Matching, "ppo", config={"ppo": PPO, "budget": 10, "visit_episodes": 4}, out=path)
     monkeypatch.setattr(names, "_FUNCTIONS", names.Functions())  # as in another process
+    loaded = pcpg.load(path)
+    assert Matching.action_space.contains(loaded.policy.act({"cue": np.array([1, 2]), "mission": ""})), "it acts"
     with pytest.raises(InvalidOption, match=r"made by a Python function.*pcpg\.load\(folder, env_fn"):
-        pcpg.load(path)
+        loaded.evaluate(4)
     assert pcpg.load(path, env_fn=lambda: Matching()).evaluate(4).returns.shape == (1, 4)
 
 

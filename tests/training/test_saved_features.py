@@ -17,7 +17,7 @@ from pcpg.runs.arrays import read_arrays, write_arrays
 from pcpg.runs.errors import DamagedFile
 from pcpg.training.loop import start_run, train_run
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:.*is unsealed")]
 
 
 @pytest.fixture(scope="module")
@@ -31,10 +31,11 @@ def whole(tmp_path_factory: pytest.TempPathFactory, tiny: Callable[..., dict[str
 
 
 @pytest.fixture
-def begun(whole: Path, tmp_path: Path) -> Path:
-    """The same run as of the last checkpoint but one: a round of exploration is still to come."""
+def begun(whole: Path, tmp_path: Path, unseal: Callable[[Path], None]) -> Path:
+    """The same run as of the last checkpoint but one, of an older version: a round of exploration is still to come."""
     copy = shutil.copytree(whole, tmp_path / "run")
     (copy / "summary.json").unlink()
+    unseal(copy)
     shutil.rmtree(copy / "checkpoints" / f"{checkpoints.steps(copy / 'checkpoints')[-1]:06d}")
     return copy
 

@@ -3,6 +3,7 @@
 What needs JAX is imported for its types alone: this module loads at once.
 """
 
+import contextlib
 import json
 import typing
 from collections.abc import Iterable
@@ -11,22 +12,23 @@ from typing import Any
 import numpy as np
 from rich.console import Console, Group
 from rich.table import Table
+from rich.text import Text
 
 from pcpg.runs.folder import RunFolder
 from pcpg.runs.metrics import read_metrics
+from pcpg.training.display import printable
 
 if typing.TYPE_CHECKING:
     from pcpg.api import Evaluation, Run
     from pcpg.envs.registry import EnvironmentSpec
     from pcpg.reports.visits import CoverVisits
+    from pcpg.runs.verify import Checked
 
 STOPPED = 130
 """Exit code of a run that Ctrl-C interrupted, as shells have it."""
 
-
-def say(console: Console, text: str, style: str | None = None) -> None:
-    """Print a line as it is, neither highlighted nor broken."""
-    console.print(text, style=style, highlight=False, soft_wrap=True)
+FAILED = 3
+"""Exit code of a run that came to its end with seeds that failed."""
 
 
 def answer(console: Console, as_json: bool) -> Console:
@@ -36,7 +38,7 @@ def answer(console: Console, as_json: bool) -> Console:
 
 def loading(console: Console) -> Any:
     """Something to see while JAX is imported, which takes seconds."""
-    return console.status("loading ...")
+    return console.status("loading ...") if console.is_terminal else contextlib.nullcontext()
 
 
 def print_json(result: dict[str, Any], wanted: bool) -> None:
@@ -79,10 +81,10 @@ def _panels(counts: np.ndarray) -> list[str]:
 
 def result_table(folder: RunFolder) -> Table:
     """A row per seed: what a finished run spent and reached."""
-    from pcpg.envs.registry import make
+    from pcpg.training.trust import environment_of
 
     summary = folder.read_summary()
-    solved = make(folder.config["env"], **folder.config["env_options"]).solved_return
+    solved = environment_of(folder).solved_return
     # Where there is no return to reach, what was visited says how far the run came.
     rows = read_metrics(folder.metrics) if solved is None else []
     visited = {row["seed"]: row["coverage"] for row in rows if "coverage" in row}
@@ -97,6 +99,9 @@ def result_table(folder: RunFolder) -> Table:
         table.add_column(name, justify="right")
     if solved is not None:
         table.add_column(f"solved (> {solved:g})")
+    failed = summary.get("failed", {})
+    if failed:
+        table.add_column("failed")
     for index, seed in enumerate(summary["seeds"]):
         final, best = summary["final_return"][index], summary["best_return"][index]
         row = [str(seed), str(summary["policies"][index] or "-"), f"{summary['env_steps'][index]:,}"]
@@ -104,7 +109,18 @@ def result_table(folder: RunFolder) -> Table:
         row += ["-" if value is None else f"{value:.2f}" for value in (final, best)]
         if solved is not None:
             row.append("yes" if final is not None and final > solved else "no")
+        if failed:
+            row.append("yes" if str(seed) in failed else "no")
         table.add_row(*row)
+    return table
+
+
+def verify_table(found: Iterable["Checked"]) -> Table:
+    """A row per file of a run: whether it is whole, what is wrong with it, and what that costs."""
+    table = Table("file", "state", "what is wrong", "what it costs")
+    for one in found:
+        style = "red" if one.state == "damaged" else None
+        table.add_row(*(Text(printable(text)) for text in one), style=style)
     return table
 
 
@@ -116,7 +132,7 @@ def evaluation_table(run: "Run", played: "Evaluation") -> Table:
         table.add_column(name, justify="right")
     if solved is not None:
         table.add_column(f"solved (> {solved:g})")
-    for seed, mean, error in zip(run.config.seed_list, played.mean_return, played.standard_error, strict=True):
+    for seed, mean, error in zip(played.seeds, played.mean_return, played.standard_error, strict=True):
         mark = [] if solved is None else ["yes" if mean > solved else "no"]
         table.add_row(str(seed), f"{mean:.3f}", f"{error:.3f}", *mark)
     return table

@@ -25,6 +25,9 @@ Folder = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="DIR", help=
 JsonFlag = Annotated[Flag, tyro.conf.arg(help="Print one JSON object to stdout; everything else goes to stderr.")]
 StepsFlag = Annotated[str, tyro.conf.arg(metavar="STEPS")]
 TimeFlag = Annotated[str, tyro.conf.arg(metavar="TIME")]
+TrustFlag = Annotated[
+    Flag, tyro.conf.arg(help="Make an environment of a module that the folder names: you know where it comes from.")
+]
 LogFlag = Annotated[
     tuple[Literal["tensorboard", "wandb"], ...],
     tyro.conf.arg(help="Log to these besides metrics.jsonl; each needs the extra of its name."),
@@ -73,6 +76,7 @@ class TrainFlags:
     """Time for the whole run, as in 90s, 10m or 1.5h; the result then depends on the machine."""
     until: float | None = None
     """End a seed when a policy's mean return over its counted episodes is at least this."""
+    trust: TrustFlag = False
     lanes: int = 0
     """How many seeds run side by side; 0 chooses by the device."""
     log: LogFlag = ()
@@ -119,7 +123,7 @@ def _given_config(
     arguments: list[str], notice: Callable[[str], None], *, for_help: bool = False
 ) -> tuple["RunConfig", list[str]]:
     """The settings that decide which other flags there are, and the arguments with ENV among them."""
-    from pcpg.envs.adapters.names import is_adapted
+    from pcpg.envs.adapters.names import is_adapted, outside_module
     from pcpg.run_config import RunConfig
 
     words = list(arguments)
@@ -143,6 +147,14 @@ def _given_config(
         if given.get(entry, value) != value and given.pop(settings, None):
             notice(f"{value}: '{settings}' in {file} belongs to {given[entry]} and is left out")
         given[entry] = value
+    if env_id is None and "--trust" not in words:
+        options = given.get("env_options", {})
+        module = outside_module(str(given["env"]), options if isinstance(options, Mapping) else {})
+        if module is not None:
+            raise Mistake(
+                f"{file} names the environment {given['env']!r}: making it would import {module}, and with it run "
+                "code. If you know where the file comes from, add --trust"
+            )
     if is_adapted(str(given["env"])):
         options, words = free_options(words)
         given["env_options"] = dict(given.get("env_options", {})) | options

@@ -2,15 +2,26 @@
 
 import dataclasses
 import typing
+import warnings
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tyro
 from rich.console import Console
 
-from pcpg.cli.display import answer, envs_table, evaluation_table, loading, print_json, say, visits_table
-from pcpg.cli.flags import Flag, Folder, JsonFlag, Mistake
+from pcpg.cli.display import (
+    answer,
+    envs_table,
+    evaluation_table,
+    loading,
+    print_json,
+    verify_table,
+    visits_table,
+)
+from pcpg.cli.flags import Flag, Folder, JsonFlag, Mistake, TrustFlag
 from pcpg.runs.folder import RunFolder
+from pcpg.runs.verify import DAMAGED, verify
+from pcpg.training.display import say
 
 if typing.TYPE_CHECKING:
     from pcpg.api import Run
@@ -29,17 +40,18 @@ class Evaluate:
     """Episodes per seed."""
     greedy: GreedyFlag = False
     best: BestFlag = False
+    trust: TrustFlag = False
     json: JsonFlag = False
 
     def __call__(self, console: Console) -> int:
-        run = _run_to_play(self.dir, console, self.episodes)
+        run = _run_to_play(self.dir, console, self.episodes, self.trust)
         played = run.evaluate(self.episodes, greedy=self.greedy, best=self.best)
         answer(console, self.json).print(evaluation_table(run, played))
         result = {
             "run": str(run.path),
             "env": run.config.env,
             "algo": run.config.algo,
-            "seeds": run.config.seed_list,
+            "seeds": list(played.seeds),
             "episodes": self.episodes,
             "greedy": self.greedy,
             "best": self.best,
@@ -63,6 +75,7 @@ class Show:
 
     def __call__(self, console: Console) -> int:
         folder = RunFolder.open(self.dir)
+        folder.check_entries()
         first, count = folder.config["seed"], folder.config["seeds"]
         seed = first if self.seed is None else self.seed
         if seed not in range(first, first + count):
@@ -70,7 +83,7 @@ class Show:
         _check_parent(self.png, "picture")
         with loading(console):
             from pcpg.reports.visits import draw_visits, read_visits
-        visits = read_visits(folder, seed)
+        visits = read_visits(folder, seed, lambda text: say(console, text, "yellow"))
         answer(console, self.json).print(visits_table(visits))
         if self.png:
             draw_visits(visits, Path(self.png))
@@ -85,6 +98,27 @@ class Show:
         }
         print_json(result | ({"png": self.png} if self.png else {}), self.json)
         return 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Verify:
+    """Say what of a run folder is whole, what is not, and what that costs; exit code 1 where something is damaged."""
+
+    dir: Folder
+    json: JsonFlag = False
+
+    def __call__(self, console: Console) -> int:
+        folder = RunFolder.open(self.dir)
+        found = verify(folder)
+        bad = [one for one in found if one.state == DAMAGED]
+        out = answer(console, self.json)
+        out.print(verify_table(found))
+        if not folder.is_sealed and folder.damage is None:
+            say(out, f"{folder.path} is unsealed: a version without manifests wrote it; `pcpg resume` seals a run")
+        say(out, f"{folder.path}: {f'{len(bad)} of {len(found)} files are damaged' if bad else 'whole'}")
+        files = [one._asdict() for one in found]
+        print_json({"run": str(folder.path), "whole": not bad, "sealed": folder.is_sealed, "files": files}, self.json)
+        return 1 if bad else 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -134,6 +168,7 @@ class Video:
     """Frames per second."""
     max_frames: int = 600
     """Maximum number of frames."""
+    trust: TrustFlag = False
     json: JsonFlag = False
 
     def __call__(self, console: Console) -> int:
@@ -143,7 +178,7 @@ class Video:
             )
         if self.best and self.member is not None:
             raise Mistake("give either --best or --member, not both")
-        run = _run_to_play(self.dir, console, self.episodes)
+        run = _run_to_play(self.dir, console, self.episodes, self.trust)
         with loading(console):
             from pcpg.play.episodes import chosen_policies
             from pcpg.play.video import check_video, record, write_video
@@ -181,10 +216,11 @@ class Export:
     episodes: int = 100
     """Number of episodes."""
     greedy: GreedyFlag = False
+    trust: TrustFlag = False
     json: JsonFlag = False
 
     def __call__(self, console: Console) -> int:
-        run = _run_to_play(self.dir, console, self.episodes)
+        run = _run_to_play(self.dir, console, self.episodes, self.trust)
         with loading(console):
             from pcpg.play.dataset import check_export, default_id, export
         run.check_seed(self.seed)
@@ -233,14 +269,18 @@ class Envs:
         return 0
 
 
-def _run_to_play(path: str, console: Console, episodes: int) -> "Run":
+def _run_to_play(path: str, console: Console, episodes: int, trust: bool) -> "Run":
     """The run in a folder, of which so many episodes are to be played; one that is not finished is said to be so."""
     if episodes < 1:
         raise Mistake(f"episodes must be at least 1, got {episodes}")
     folder = RunFolder.open(path)
     with loading(console):
-        from pcpg.api import Run
-    run = Run(folder)
+        from pcpg.api import Run, RunWarning
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", RunWarning)
+        run = Run(folder, trust=trust)
+    for warning in caught:
+        say(console, str(warning.message), "yellow")
     if not run.is_finished:
         where = f"round {run.summary['rounds']}, {max(run.summary['env_steps']):,} steps per seed"
         say(console, f"{path} is not finished: this is as of its last checkpoint ({where})", "yellow")

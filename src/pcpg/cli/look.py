@@ -6,8 +6,9 @@ from typing import Annotated
 import tyro
 from rich.console import Console
 
-from pcpg.cli.display import answer, loading, print_json, say
+from pcpg.cli.display import answer, loading, print_json
 from pcpg.cli.flags import JsonFlag, Mistake, free_options, parse
+from pcpg.training.display import say
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,13 +31,18 @@ def look(arguments: list[str], console: Console) -> int:
     if flags.seed < 0:
         raise Mistake(f"seed must be at least 0, got {flags.seed}")
     with loading(console):
+        from pcpg.envs.host import HostEnvironment
         from pcpg.envs.registry import complete_options, make
         from pcpg.practice.look import lines
         from pcpg.practice.look import look as look_at
         from pcpg.training.compile_cache import enable_compile_cache
     enable_compile_cache()
     env = make(flags.environment, **complete_options(flags.environment, options))
-    found = look_at(env, flags.seed)
+    try:
+        found = look_at(env, flags.seed)
+    finally:
+        if isinstance(env, HostEnvironment):
+            env.close()
     for line in lines(flags.environment, found):
         say(answer(console, flags.json), line)
     print_json({"env": flags.environment} | found._asdict() | {"is_paid": found.is_paid}, flags.json)

@@ -1,16 +1,21 @@
 """The command line: which commands there are, their help, and how errors are told.
 
 Flags come from the fields of frozen dataclasses. With --json one JSON object goes to stdout; everything else a
-person is to read goes to stderr. A user's mistake is one line on stderr and exit code 2; a run that had to stop exits
-with 1, one that Ctrl-C stopped with 130. PCPG_TRACEBACK=1 shows where an error came from.
+person is to read goes to stderr. A user's mistake is one line on stderr. PCPG_TRACEBACK=1 shows where an error came
+from.
+
+    0    done                                    130  stopped by Ctrl-C, after the round or at once
+    1    a run had to stop, or is damaged        143  stopped by SIGTERM
+    2    a mistake in the command or a file      129  stopped by SIGHUP
+    3    done, but some seeds failed
 
 A command is loaded when it is asked for: help and mistakes answer at once.
 """
 
+import contextlib
 import difflib
 import importlib
 import os
-import select
 import sys
 import traceback
 from collections.abc import Sequence
@@ -25,38 +30,44 @@ from pcpg.cli.display import STOPPED, loading, print_json
 from pcpg.cli.flags import Mistake, parse
 from pcpg.experiments import EXPERIMENTS
 from pcpg.runs.errors import DiskFull, RunError
+from pcpg.training.display import printable, reader_has_gone
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command and exit."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     console = Console(stderr=True)
+    code = 1
     try:
         code = run_command(arguments, console)
-        sys.stdout.flush()
     except KeyboardInterrupt:
         _say_error(console, "stopped", "interrupted")
         code = STOPPED
     except BrokenPipeError:
-        if not _reader_has_gone():
+        if not reader_has_gone(sys.stdout) and not reader_has_gone(sys.stderr):
             raise  # another pipe: that of a simulator or a worker
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = 1
+        _silence()
+        code = code or 1
     except Exception as error:
         kind, code = _judge(error)
         if kind is None:
             raise
         _say_error(console, kind, str(error))
+    try:
+        sys.stdout.flush()
+    except OSError as error:  # a full disk behind it: what was asked for is on disk, but nobody can read the answer
+        _say_error(console, "error", f"cannot write to stdout: {error.strerror}")
+        _silence()
+        code = code or 1
     sys.exit(code)
 
 
-def _reader_has_gone() -> bool:
-    """Whether nobody reads stdout any more, as in `pcpg envs --json | head`."""
-    if not hasattr(select, "poll"):
-        return True
-    poll = select.poll()
-    poll.register(sys.stdout.fileno(), 0)
-    return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
+def _silence() -> None:
+    """Send what is still to be written to nowhere: Python flushes at its end and would complain."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        if reader_has_gone(stream) or stream is sys.stdout:
+            os.dup2(null, stream.fileno())
 
 
 def run_command(arguments: list[str], console: Console) -> int:
@@ -84,9 +95,10 @@ def _judge(error: Exception) -> tuple[str | None, int]:
         return "stopped", 1
     if isinstance(error, Mistake | RunError) or (isinstance(error, ValueError) and _is_our_refusal(error)):
         return "error", 2
+    from pcpg.envs.host import EnvironmentFailed
     from pcpg.state import NonFinite
 
-    if isinstance(error, NonFinite):
+    if isinstance(error, NonFinite | EnvironmentFailed):
         return "stopped", 1
     if "RESOURCE_EXHAUSTED" in str(error):
         return "stopped: out of memory; try fewer --ppo.num-episodes or --lanes", 1
@@ -182,6 +194,7 @@ COMMANDS: dict[str, Command | Group] = {
     "resume": Command("pcpg.cli.train:Resume", "Resume an interrupted run, with the same result."),
     "evaluate": Command("pcpg.cli.inspect:Evaluate", "Play fresh episodes with the final policy of each seed."),
     "show": Command("pcpg.cli.inspect:Show", "Show where the policies of a cover went: visits by grid cell."),
+    "verify": Command("pcpg.cli.inspect:Verify", "Say what of a run folder is whole, and what a damage costs."),
     "report": Command("pcpg.cli.inspect:Report", "Write a report of one or more runs as an HTML page."),
     "video": Command("pcpg.cli.inspect:Video", "Record episodes of a policy as a GIF or an MP4."),
     "export": Command("pcpg.cli.inspect:Export", "Save episodes of a cover's policies as a Minari dataset."),
@@ -207,7 +220,9 @@ COMMANDS: dict[str, Command | Group] = {
 
 
 def _say_error(console: Console, kind: str, text: str) -> None:
-    console.print(f"[bold red]{escape(kind)}:[/] {escape(text)}", highlight=False, soft_wrap=True)
+    with contextlib.suppress(OSError, ValueError, SystemExit):  # stderr may be gone
+        said = escape(printable(text))
+        console.print(f"[bold red]{escape(kind)}:[/] {said}", highlight=False, soft_wrap=True)
 
 
 def _print_help() -> None:

@@ -9,7 +9,7 @@ from rich.markdown import Markdown
 
 from pcpg.cli.display import STOPPED, print_json
 from pcpg.experiments.harness import Experiment, Flags, reproduce
-from pcpg.training.display import Display
+from pcpg.training.display import Display, say
 
 
 def command_of(experiment: Experiment[Any]) -> Any:
@@ -30,7 +30,7 @@ def _run(experiment: Experiment[Any], flags: Flags, as_json: bool, console: Cons
     """Run an experiment with its progress on the console and show its table; the exit code."""
 
     def notice(text: str) -> None:
-        console.print(text, highlight=False)
+        say(console, text)
 
     results = reproduce(experiment, flags, lambda name: Display(console, name), notice)
     if results is None:

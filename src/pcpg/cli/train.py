@@ -3,6 +3,8 @@
 import dataclasses
 import functools
 import os
+import shlex
+import signal
 import typing
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,12 +13,23 @@ from typing import Annotated, Any
 import tyro
 from rich.console import Console
 
-from pcpg.cli.display import STOPPED, answer, loading, print_json, result_table, say
-from pcpg.cli.flags import Folder, JsonFlag, LogFlag, Mistake, StepsFlag, TimeFlag, parse, read_train_flags
-from pcpg.runs.errors import DiskFull, FolderTaken
+from pcpg.cli.display import FAILED, STOPPED, answer, loading, print_json, result_table
+from pcpg.cli.flags import (
+    Flag,
+    Folder,
+    JsonFlag,
+    LogFlag,
+    Mistake,
+    StepsFlag,
+    TimeFlag,
+    TrustFlag,
+    parse,
+    read_train_flags,
+)
+from pcpg.runs.errors import DiskFull, FolderInUse, FolderTaken
 from pcpg.runs.folder import RunFolder
 from pcpg.runs.loggers import check_loggers
-from pcpg.training.display import Display, title_of
+from pcpg.training.display import Display, say, title_of
 
 if typing.TYPE_CHECKING:
     from pcpg.run_config import RunConfig
@@ -31,7 +44,7 @@ def train(arguments: list[str], console: Console) -> int:
     folder = start_in(flags.out, config)
     for line in plan(config, folder.path):
         say(console, line, "dim")
-    return train_folder(folder, console, flags.json, flags.log)
+    return train_folder(folder, console, flags.json, flags.log, trust=True)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,6 +61,9 @@ class Resume:
     """Time for the whole run, or more than so far: +10m."""
     until: float | None = None
     """End a seed when a policy's mean return over its counted episodes is at least this."""
+    retry_failed: Flag = False
+    """Let seeds that failed go on from where they did."""
+    trust: TrustFlag = False
     log: LogFlag = ()
     json: JsonFlag = False
 
@@ -57,8 +73,11 @@ class Resume:
         if self.steps or self.time or self.until is not None:
             with loading(console):
                 from pcpg.training.going_on import go_on
+                from pcpg.training.trust import check_trust
+            check_trust(folder, self.trust)
             folder = go_on(folder, steps=self.steps or None, time=self.time or None, until=self.until)
-        return train_folder(folder, console, self.json, self.log)
+        asked = {"trust": self.trust, "retry_failed": self.retry_failed}
+        return train_folder(folder, console, self.json, self.log, **asked)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,6 +101,7 @@ class ExploitFlags:
     learned from the data alone."""
     num_groups: int | None = None
     """Groups of episodes that share a roll-in policy; by default as in exploration."""
+    trust: TrustFlag = False
     log: LogFlag = ()
     json: JsonFlag = False
 
@@ -95,6 +115,8 @@ def exploit(arguments: list[str], console: Console) -> int:
     folder = RunFolder.open(arguments[0])
     with loading(console):
         from pcpg.training.exploit import exploit_config, exploit_defaults
+        from pcpg.training.trust import check_trust
+    check_trust(folder, "--trust" in arguments)
     defaults = exploit_defaults(folder)
     flags = parse(_flags_type(defaults), arguments, "pcpg exploit")
     replace = dataclasses.replace
@@ -112,7 +134,7 @@ def exploit(arguments: list[str], console: Console) -> int:
         new_steps=flags.steps,
     )
     check_loggers(flags.log)
-    return train_folder(start_in(flags.out, config, "exploit"), console, flags.json, flags.log)
+    return train_folder(start_in(flags.out, config, "exploit"), console, flags.json, flags.log, trust=True)
 
 
 def _flags_type(defaults: "RunConfig") -> Any:
@@ -146,17 +168,20 @@ def start_in(out: str, config: "RunConfig", kind: str = "") -> RunFolder:
     while True:
         try:
             return start_run(config, Path("runs") / f"{name}-{kind or config.algo}-{number}")
-        except FolderTaken:
+        except (FolderTaken, FolderInUse):  # in use: another process begins a run there at this moment
             number += 1
 
 
-def train_folder(folder: RunFolder, console: Console, as_json: bool, loggers: Sequence[str] = ()) -> int:
-    """Train a run to its end with its progress on the screen, then show what came out; the exit code."""
-    how_to_resume = f"resume with: pcpg resume {folder.path}"
-    try:
-        with loading(console):
-            from pcpg.training.loop import train_run
+def train_folder(folder: RunFolder, console: Console, as_json: bool, loggers: Sequence[str] = (), **asked: Any) -> int:
+    """Train a run to its end with its progress on the screen, then show what came out; the exit code.
 
+    What is asked besides goes to `train_run`: whether to trust the folder, whether to retry what failed.
+    """
+    how_to_resume = f"resume with: pcpg resume {shlex.quote(str(folder.path))}"
+    with loading(console):
+        from pcpg.envs.host import EnvironmentFailed
+        from pcpg.training.loop import train_run
+    try:
         with Display(console, title_of(folder.config)) as display:
 
             def leave() -> None:
@@ -165,16 +190,20 @@ def train_folder(folder: RunFolder, console: Console, as_json: bool, loggers: Se
                 os._exit(STOPPED)  # a compilation cannot be cancelled, and everything is on disk
 
             notice = functools.partial(say, console, style="yellow")
-            trained = train_run(folder, observer=display, loggers=loggers, notice=notice, leave=leave)
+            trained = train_run(folder, observer=display, loggers=loggers, notice=notice, leave=leave, **asked)
     except KeyboardInterrupt:
         say(console, f"stopped; {how_to_resume}")
         return STOPPED
     except DiskFull:
         say(console, f"free some disk space, then {how_to_resume}")
         raise
+    except EnvironmentFailed:
+        say(console, f"the last good checkpoint stays; when the environment is repaired, {how_to_resume}")
+        raise
     if not trained.finished:
         say(console, f"stopped; everything so far is saved; {how_to_resume}")
-        return STOPPED
+        return 128 + (trained.signal or signal.SIGINT)
+    folder = RunFolder.open(folder.path)  # as it is now: sealed
     summary = folder.read_summary()
     out = answer(console, as_json)
     out.print(result_table(folder))
@@ -195,5 +224,10 @@ def train_folder(folder: RunFolder, console: Console, as_json: bool, loggers: Se
         "compile_seconds": trained.compile_seconds,
         "steps_per_second": trained.env_steps / trained.seconds if trained.seconds else 0.0,
     }
+    if trained.failed:
+        for seed, cause in trained.failed.items():
+            say(console, f"seed {seed} failed: {cause.removeprefix(f'seed {seed}: ')}", "red")
+        say(console, f"try those again with: pcpg resume {shlex.quote(str(folder.path))} --retry-failed")
+        result["failed"] = {str(seed): cause for seed, cause in trained.failed.items()}
     print_json(result, as_json)
-    return 0
+    return FAILED if trained.failed else 0

@@ -40,7 +40,7 @@ class Chain(Environment[NoParams, ChainState]):
     """Decisions per episode."""
 
     def __post_init__(self) -> None:
-        require_int("length", self.length, minimum=2)
+        require_int("length", self.length, minimum=2, maximum=100_000)
         require_int("horizon", self.horizon, minimum=1)
 
     @property

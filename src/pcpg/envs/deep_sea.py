@@ -44,7 +44,7 @@ class DeepSea(Environment[DeepSeaParams, DeepSeaState]):
     """Rows and columns of the sea, and decisions of an episode."""
 
     def __post_init__(self) -> None:
-        require_int("size", self.size, minimum=1)
+        require_int("size", self.size, minimum=1, maximum=1000)
 
     @property
     def observation_space(self) -> Box:

@@ -6,12 +6,49 @@ played by `Players`, a fixed number of environments side by side, each from a se
 """
 
 import abc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol
 
 import jax
 import numpy as np
 
 from pcpg.envs.protocol import Environment, Step
+
+
+class EnvironmentFailed(RuntimeError):
+    """Somebody's environment raised, ended or did not answer; the message says where, so that it can be repeated."""
+
+    def __init__(self, cause: str, where: dict[str, int] | None = None) -> None:
+        super().__init__(cause, where)
+        self.cause, self.where = cause, dict(where or {})
+
+    def __str__(self) -> str:
+        places = ", ".join(f"{name} {number}" for name, number in self.where.items())
+        return f"the environment failed: {self.cause}" + (f"; {places}" if places else "")
+
+
+@contextmanager
+def locating(**where: int) -> Iterator[None]:
+    """Whatever environment fails in here is said to have failed there: seed, round, update."""
+    try:
+        yield
+    except EnvironmentFailed as error:
+        named = {name: number for name, number in where.items() if name not in error.where}
+        error.where = named | error.where
+        raise
+
+
+@contextmanager
+def guarded(players: Any) -> Iterator[None]:
+    """An exception of an environment in here says in which episode and at which step it came."""
+    try:
+        yield
+    except EnvironmentFailed as error:
+        error.where |= {name: n for name, n in getattr(players, "where", {}).items() if name not in error.where}
+        raise
+    except Exception as error:
+        raise EnvironmentFailed(f"{type(error).__name__}: {error}", getattr(players, "where", {})) from error
 
 
 class Moved(NamedTuple):
@@ -58,6 +95,9 @@ class HostEnvironment(Environment[tuple[()], Any]):
     @abc.abstractmethod
     def decode(self, action: np.ndarray) -> Any:
         """An action as a policy gives it, as the environment takes it."""
+
+    def close(self) -> None:
+        """Close the environments that play, with their processes; they are made anew when next asked for."""
 
     @property
     def single_observation(self) -> Any:

@@ -49,7 +49,7 @@ class CombinationLock(Environment[LockParams, LockState]):
     """Levels of each lock; an episode has one decision more."""
 
     def __post_init__(self) -> None:
-        require_int("horizon", self.horizon, minimum=1)
+        require_int("horizon", self.horizon, minimum=1, maximum=10_000)
 
     @property
     def observation_space(self) -> Box:

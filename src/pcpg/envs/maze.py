@@ -62,7 +62,7 @@ class Maze(Environment[MazeParams, MazeState]):
     # one constant to the compiler: a new goal compiles nothing anew.
 
     def __post_init__(self) -> None:
-        require_int("size", self.size, minimum=4)  # the border is wall, and one cell makes no maze
+        require_int("size", self.size, minimum=4, maximum=1000)  # the border is wall, and one cell makes no maze
         require_int("steps", self.steps, minimum=1)
         require_int("goals", self.goals, minimum=0)
         if self.goal is not None and self.goals:

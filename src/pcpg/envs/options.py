@@ -27,12 +27,18 @@ class Option(NamedTuple):
         return f"{self.name} (required)" if self.required else f"{self.name}={self.default!r}"
 
 
-def require_int(name: str, value: object, *, minimum: int) -> None:
-    """Raise a ValueError that names the value, unless it is an integer and at least `minimum`."""
+MOST = 10_000_000
+"""The largest number that an option can mean: beyond it, arrays of that size are asked for by mistake."""
+
+
+def require_int(name: str, value: object, *, minimum: int, maximum: int = MOST) -> None:
+    """Raise a ValueError that names the value, unless it is an integer between `minimum` and `maximum`."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise ValueError(f"{name} must be an integer, got {value!r}")
     if value < minimum:
         raise ValueError(f"{name} must be at least {minimum}, got {value}")
+    if value > maximum:
+        raise ValueError(f"{name} must be at most {maximum:,}, got {value:,}")
 
 
 def nearest(word: str, choices: Iterable[str], *, cutoff: float = 0.0) -> str | None:

@@ -25,8 +25,10 @@ from pcpg.reports.figures import save
 from pcpg.reports.statistics import wilson
 from pcpg.reports.visits import read_visits
 from pcpg.run_config import RunConfig
+from pcpg.runs.disk import make_folder, write_file
 from pcpg.runs.folder import RunFolder
 from pcpg.runs.metrics import read_metrics
+from pcpg.state import NonFinite
 from pcpg.training.loop import Observer, device_kind, start_run, train_run
 
 Record = dict[str, Any]
@@ -142,8 +144,8 @@ def run_or_read(
 ) -> Record | None:
     """The record of a cell: read if it is done, else trained from where it stopped; None if it was interrupted."""
     path = out / "cells" / f"{cell.name}.json"
-    if path.exists():
-        record = json.loads(path.read_text())
+    record = _read_record(path)
+    if record is not None:
         if record["seeds"] != cell.config.seed_list:
             raise ValueError(f"{path} holds seeds {record['seeds']}, not {cell.config.seed_list}: choose another --out")
         _check_settings(cell, record["config"], path)
@@ -154,10 +156,12 @@ def run_or_read(
     _check_settings(cell, folder.config["agent"], run_path)
     started = time.perf_counter()
     with watch(cell.name) as observer:
-        trained = train_run(folder, observer=observer)
+        trained = train_run(folder, observer=observer, trust=True)  # the environment is the experiment's own
     if not trained.finished:
         return None
-    record = measure(load(folder.path)) | {
+    if trained.failed:  # a claim needs all its seeds
+        raise NonFinite(f"{cell.name}: {'; '.join(trained.failed.values())}")
+    record = measure(load(folder.path, trust=True)) | {
         "device": device_kind(),
         "commit": commit(),
         "time": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
@@ -165,9 +169,18 @@ def run_or_read(
         "seconds": sum(row["seconds"] for row in read_metrics(folder.timings)),
         "seconds_of_last_process": time.perf_counter() - started,
     }
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(record, allow_nan=False))
+    make_folder(path.parent)
+    write_file(path, json.dumps(record, allow_nan=False).encode())  # whole or not at all
     return record
+
+
+def _read_record(path: Path) -> Record | None:
+    """A record that is there; None for one that a full disk or a kill cut, which is measured again from its run."""
+    try:
+        record = json.loads(path.read_bytes())
+        return record if isinstance(record, dict) and {"seeds", "config"} <= record.keys() else None
+    except (FileNotFoundError, ValueError):
+        return None
 
 
 def _check_settings(cell: Cell, kept: Mapping[str, Any], where: Path) -> None:
@@ -278,8 +291,8 @@ def write_results(experiment: Experiment[Any], out: Path) -> Summary:
     """Write summary.json, table.md and the figures from all cells that are done in a folder; the summary."""
     records = read_records(experiment, out)
     summary = experiment.summarise(records)
-    (out / "summary.json").write_text(json.dumps(summary, indent=1, allow_nan=False) + "\n")
-    (out / "table.md").write_text(experiment.table(summary))
+    write_file(out / "summary.json", (json.dumps(summary, indent=1, allow_nan=False) + "\n").encode())
+    write_file(out / "table.md", experiment.table(summary).encode())
     for name, figure in experiment.figures(records):
         save(figure, out / name)
     return summary

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pcpg.envs.host import HostEnvironment
+from pcpg.envs.host import HostEnvironment, guarded
 from pcpg.envs.protocol import Environment
 from pcpg.envs.spaces import Discrete, Image, MultiDiscrete, Space
 from pcpg.features.base import Inputs, input_size
@@ -44,7 +44,8 @@ def host_play(env: HostEnvironment, rng: np.random.Generator, count: int) -> Pai
     observations: list[np.ndarray] = []
     actions: list[np.ndarray] = []
     while sum(map(len, actions)) < count:
-        seen = players.reset(rng.integers(2**31, size=players.count).tolist())
+        with guarded(players):
+            seen = players.reset(rng.integers(2**31, size=players.count).tolist())
         alive = np.ones(len(seen), bool)
         for _ in range(env.max_steps):
             if not alive.any() or sum(map(len, actions)) >= count:
@@ -52,7 +53,8 @@ def host_play(env: HostEnvironment, rng: np.random.Generator, count: int) -> Pai
             chosen = draw(rng, space, 1, len(seen)).random
             observations.append(seen[alive])
             actions.append(chosen[alive])
-            moved = players.step(chosen, alive)
+            with guarded(players):
+                moved = players.step(chosen, alive)
             seen, alive = moved.observations.copy(), alive & ~(moved.terminated | moved.truncated)
     return np.concatenate(observations), np.concatenate(actions)
 

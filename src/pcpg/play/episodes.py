@@ -40,6 +40,8 @@ def playable_env(run: Run, seed: int, *, pictures: bool = False) -> gymnasium.En
     env = run.env.evaluation_env
     if isinstance(env, HostEnvironment):
         return _adapted_env(run, mode)
+    with run.playable() as env:  # nothing to close: it is compiled
+        pass
     if pictures and not env.can_render:
         raise CannotPlay(f"{run.config.env} has no picture of its states, so there is nothing to show in a video")
     known = {entry.id for entry in registry.spec()}
@@ -53,9 +55,12 @@ def playable_env(run: Run, seed: int, *, pictures: bool = False) -> gymnasium.En
 
 def _adapted_env(run: Run, mode: str | None) -> gymnasium.Env[Any, Any]:
     options = dict(run.config.env_options) | ({} if mode is None else {"render_mode": mode})
+    run.check_trust()
     try:
         with run.given.used(run.folder):
-            made = typing.cast(Any, registry.make(run.config.env, **options)).make()
+            env = typing.cast(Any, registry.make(run.config.env, **options))
+            made = env.make()
+            env.close()  # the one that was made for its spaces
     except (TypeError, ValueError) as error:
         raise CannotPlay(f"{run.config.env} cannot be made with pictures: {error}") from error
     if not isinstance(made, gymnasium.Env):

@@ -99,7 +99,11 @@ class Agent:
         return self.rounds.begin(self, seed)
 
     def step(self, states: Sequence[SeedState]) -> list[tuple[SeedState, Report]]:
-        """One round for each seed, in the phase it is in."""
+        """One round for each seed, in the phase it is in; an error where a number was not finite."""
+        return all_finite(self.try_step(states))
+
+    def try_step(self, states: Sequence[SeedState]) -> list[tuple[SeedState, Report] | NonFinite]:
+        """One round for each seed; for one in which a number was not finite, the error in its place."""
         turns = [self.rounds.turn(self, state) for state in states]
         return lockstep(turns, functools.partial(self._answer, states))
 
@@ -124,30 +128,25 @@ class Agent:
         design = d_optimal if explore.weights == "d-optimal" else uniform
         return in_threads(lambda request: design(request.cover.used, ridge=explore.ridge), requests)
 
-    def _improve(self, states: list[SeedState], nows: list[Explored]) -> list[ImproveOutputs]:
-        """The policy of each seed after a round of updates; an error if a number was not finite."""
+    def _improve(self, states: list[SeedState], nows: list[Explored]) -> list[ImproveOutputs | NonFinite]:
+        """The policy of each seed after a round of updates; an error in place of one that was not finite."""
         whitenings = in_threads(lambda now: None if now.bonus is None else now.bonus(), nows)
         inputs = []
         for state, now, whiten in zip(states, nows, whitenings, strict=True):
             task, adam = self.rounds.assign(self, state)
             params, cover = self.env.instance(int(state.seed)), self._cover_arrays(state, now.cover, whiten)
             inputs.append(ImproveInputs(state.seed, state.round, params, now.policy, adam, task, cover, state.rnd))
-        outputs = self.improve(inputs)
-        for state, output in zip(states, outputs, strict=True):
-            check_updates(state, output)
-        return outputs
+        return finite_or_error(check_updates, states, self.improve(inputs))
 
-    def _visit(self, states: list[SeedState], policies: list[ActorCritic]) -> list[Visits]:
-        """What the policy of each seed saw and earned; an error if a number was not finite."""
+    def _visit(self, states: list[SeedState], policies: list[ActorCritic]) -> list[Visits | NonFinite]:
+        """What the policy of each seed saw and earned; an error in place of what was not finite."""
         visits = self.visit(
             [
                 VisitInputs(state.seed, state.round, self.env.instance(int(state.seed)), policy, self.phi)
                 for state, policy in zip(states, policies, strict=True)
             ]
         )
-        for state, seen in zip(states, visits, strict=True):
-            check_visits(state, seen)
-        return visits
+        return finite_or_error(check_visits, states, visits)
 
     def _cover_arrays(self, state: SeedState, cover: Cover | None, whiten: np.ndarray | None) -> CoverArrays | None:
         if cover is None:
@@ -171,6 +170,26 @@ def network_template(config: Any, env: Environment) -> ActorCritic:
     """A policy of the shape that the settings train."""
     spaces = env.observation_space, env.action_space
     return init_actor_critic(np.random.default_rng(0), *spaces, **config.ppo.network)
+
+
+def finite_or_error(check: Callable[[Any, Any], None], states: Sequence[Any], found: Sequence[Any]) -> list[Any]:
+    """What was found for each seed, or the error that its check raises: one seed's NaN is not that of the others."""
+    answers: list[Any] = []
+    for state, one in zip(states, found, strict=True):
+        try:
+            check(state, one)
+            answers.append(one)
+        except NonFinite as error:
+            answers.append(error)
+    return answers
+
+
+def all_finite(results: Sequence[Any]) -> list[Any]:
+    """The results of all seeds; raises the error of the first that has one."""
+    for result in results:
+        if isinstance(result, NonFinite):
+            raise result
+    return list(results)
 
 
 def check_updates(state: SeedState, outputs: ImproveOutputs) -> None:

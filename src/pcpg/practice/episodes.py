@@ -6,7 +6,7 @@ import jax
 import numpy as np
 
 from pcpg.cover.rollin import RollIn
-from pcpg.envs.host import HostEnvironment
+from pcpg.envs.host import HostEnvironment, guarded
 from pcpg.envs.spaces import Discrete
 from pcpg.policies import host
 from pcpg.policies.networks import ActorCritic
@@ -56,7 +56,8 @@ def play(
     cast = _Cast(policy, roll_in, num_episodes)
     for first in range(0, num_episodes, env.players.count):
         wave = slice(first, min(first + env.players.count, num_episodes))
-        observations = env.players.reset(seeds[wave])
+        with guarded(env.players):
+            observations = env.players.reset(seeds[wave])
         alive = np.ones(len(observations), bool)
         for t in range(steps):
             played.observations[t, wave] = observations
@@ -67,7 +68,8 @@ def play(
             if played.length is not None:
                 flip = (played.length[wave] == t) & (choices.flips[wave] < epsilon)
                 actions[flip] = choices.random[wave][flip]
-            moved = env.players.step(actions if candidates is None else candidates[actions], alive)
+            with guarded(env.players):
+                moved = env.players.step(actions if candidates is None else candidates[actions], alive)
             observations = np.where(_like(alive, moved.observations), moved.observations, observations)
             played.actions[t, wave] = actions
             played.rewards[t, wave] = np.where(alive, moved.rewards, 0.0)

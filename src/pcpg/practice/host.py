@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from pcpg.cover.rollin import RollIn, mixed_log_prob
-from pcpg.envs.host import HostEnvironment
+from pcpg.envs.host import HostEnvironment, locating
 from pcpg.policies.distributions import Distribution
 from pcpg.policies.networks import ActorCritic
 from pcpg.practice.episodes import Played, play
@@ -110,7 +110,8 @@ class HostImprove:
             [roll_in] = self._draw([Update(roller, None, None, np.int32(index))])  # pyright: ignore
         rng = np.random.default_rng([int(inputs.seed), int(inputs.round), index])
         episodes = self.learner.config.num_episodes
-        return play(self.env, policy, rng, episodes, roll_in=roll_in, epsilon=float(inputs.task.epsilon))
+        with locating(seed=int(inputs.seed), round=int(inputs.round), update=index):
+            return play(self.env, policy, rng, episodes, roll_in=roll_in, epsilon=float(inputs.task.epsilon))
 
     def _keys(self, inputs: ImproveInputs, index: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
         key = jax.random.fold_in(jax.random.key(inputs.seed), inputs.round)
@@ -148,7 +149,8 @@ class HostVisit:
 
     def _visit(self, inputs: VisitInputs) -> Visits:
         rng = np.random.default_rng([int(inputs.seed), int(inputs.round), VISIT])
-        played = play(self.env, inputs.policy, rng, self.visitor.num_episodes, greedy=self.visitor.greedy)
+        with locating(seed=int(inputs.seed), round=int(inputs.round)):
+            played = play(self.env, inputs.policy, rng, self.visitor.num_episodes, greedy=self.visitor.greedy)
         return self._measure([(inputs.phi, played)])[0]
 
     def _measure_played(self, inputs: tuple[Any, Played]) -> Visits:

@@ -22,7 +22,7 @@ from pcpg.config import ReplayConfig
 from pcpg.cover.landmarks import Landmarks
 from pcpg.cover.pairs import diagonal_design
 from pcpg.cover.rollin import RollIn
-from pcpg.envs.host import HostEnvironment
+from pcpg.envs.host import HostEnvironment, locating
 from pcpg.envs.protocol import Environment
 from pcpg.policies.kernel import (
     SURE,
@@ -33,7 +33,7 @@ from pcpg.policies.kernel import (
     candidate_actions,
     sure_choices,
 )
-from pcpg.practice.agent import after_round, check_visits, plain
+from pcpg.practice.agent import after_round, all_finite, check_visits, finite_or_error, plain
 from pcpg.practice.episodes import play
 from pcpg.practice.fitting import (
     CollectInputs,
@@ -74,7 +74,7 @@ from pcpg.practice.replay_state import (
 )
 from pcpg.practice.visit import Visits
 from pcpg.presets import bytes_of_transition, sized
-from pcpg.state import DONE, EXPLOIT, EXPLORE, Report, int32
+from pcpg.state import DONE, EXPLOIT, EXPLORE, NonFinite, Report, int32
 
 NEW = 0.5
 """Bonus of a pair that was met once at most: a round that met such a pair is not quiet."""
@@ -210,7 +210,11 @@ class ReplayAgent:
         }
 
     def step(self, states: Sequence[ReplayState]) -> list[tuple[ReplayState, Report]]:
-        """One round for each seed, in the phase it is in."""
+        """One round for each seed, in the phase it is in; an error where a number was not finite."""
+        return all_finite(self.try_step(states))
+
+    def try_step(self, states: Sequence[ReplayState]) -> list[tuple[ReplayState, Report] | NonFinite]:
+        """One round for each seed; for one in which a number was not finite, the error in its place."""
         turns = [self._explore(state) if state.phase == EXPLORE else self._exploit(state) for state in states]
         return lockstep(turns, functools.partial(self._answer, states))
 
@@ -363,9 +367,7 @@ class ReplayAgent:
         inputs = [CountInputs(model, *own[:3], tol) for model, own in zip(models, met, strict=True)]
         for i, played, batch, own, output in zip(exploring, episodes, batches, met, self.count(inputs), strict=True):
             found[i] = seen_in(self, states[i], played, batch, own, output)
-        for state, visits in zip(states, (found[i] for i in range(len(states))), strict=True):
-            check_visits(state, visits)  # pyright: ignore[reportArgumentType]
-        return [found[i] for i in range(len(states))]
+        return finite_or_error(check_visits, states, [found[i] for i in range(len(states))])
 
     def _try(self, states: list[ReplayState], policies: list[GreedyPolicy]) -> list[Any]:
         """What each seed's policy of the task met, which is kept."""
@@ -414,15 +416,16 @@ class ReplayAgent:
     def _play_on_host(self, inputs: CollectInputs) -> Episodes:
         rng = np.random.default_rng([int(inputs.seed), int(inputs.round), 4])
         assert isinstance(self.env, HostEnvironment)
-        played = play(
-            self.env,
-            inputs.policy,
-            rng,
-            len(inputs.roll_in.length),
-            roll_in=inputs.roll_in,
-            epsilon=1.0,
-            candidates=self.candidates,
-        )
+        with locating(seed=int(inputs.seed), round=int(inputs.round)):
+            played = play(
+                self.env,
+                inputs.policy,
+                rng,
+                len(inputs.roll_in.length),
+                roll_in=inputs.roll_in,
+                epsilon=1.0,
+                candidates=self.candidates,
+            )
         nowhere = np.full(played.alive.shape, -1, np.int32)
         arrays = played.observations, played.actions, played.rewards, played.terminated, played.truncated
         return Episodes(*arrays, played.alive, nowhere)

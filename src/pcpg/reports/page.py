@@ -13,6 +13,7 @@ from pcpg.reports.sections import groups_of, section_of
 from pcpg.reports.statistics import Interval, bootstrap, wilson
 from pcpg.reports.svg import drawing
 from pcpg.reports.text import duration, interval_text, listed, range_text, run_labels, steps_text
+from pcpg.runs.disk import make_folder, write_file
 
 FEW_SEEDS = 5
 """With fewer seeds than this the page says that bootstrap intervals are too narrow."""
@@ -30,8 +31,8 @@ def write_report(
     runs = [read_run(Path(path)) for path in paths]
     target = Path(out) if out is not None else (runs[0].path if len(runs) == 1 else Path()) / "report.html"
     page = render(runs)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(page, encoding="utf-8")
+    make_folder(target.parent)
+    write_file(target, page.encode("utf-8", "replace"))
     return target, runs
 
 
@@ -160,4 +161,5 @@ def overview_row(run: RunData, label: str, index: int) -> dict[str, Any]:
         "policies": range_text(sizes),
         "time": duration(run.seconds + run.compile_seconds),
         "is_finished": run.summary is not None,
+        "failed": len(run.failed),
     }

@@ -9,12 +9,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pcpg.algorithms import label
-from pcpg.envs.adapters.names import OURS, is_on_host
+from pcpg.envs.adapters.names import OURS, is_adapted, is_on_host
 from pcpg.envs.protocol import Environment
+from pcpg.envs.recorded import recorded
 from pcpg.envs.registry import make
 from pcpg.runs import checkpoints
+from pcpg.runs.disk import exists
 from pcpg.runs.errors import DamagedFile, RunError
-from pcpg.runs.folder import RunFolder
+from pcpg.runs.folder import ENVIRONMENT, RunFolder
 from pcpg.runs.metrics import read_whole_metrics
 
 Record = dict[str, Any]
@@ -43,6 +45,8 @@ class RunData:
     timings: list[Record]
     covers: dict[int, CoverData]  # by seed
     notes: tuple[str, ...]  # what is missing or damaged
+    described: dict[str, Any] | None = None  # what the folder says of its environment
+    failed: dict[int, str] = dataclasses.field(default_factory=dict)  # by seed, why it stopped before its end
 
     @property
     def algo(self) -> str:
@@ -85,8 +89,8 @@ class RunData:
 
     @functools.cached_property
     def env(self) -> Environment | None:
-        """The environment, for its grid cells and its solved return; None where it cannot be made here."""
-        return _env(self.config)
+        """What is known of the environment, for its grid cells and its solved return; None where nothing is."""
+        return known_env(self.config, self.described)
 
     @property
     def solved_return(self) -> float | None:
@@ -136,26 +140,53 @@ class RunData:
 def read_run(path: Path | str) -> RunData:
     """A run, finished or not; a folder that is not a run, or whose config cannot be read, is an error."""
     folder = RunFolder.open(Path(path))
+    folder.check_entries()
     notes: list[str] = []
+    if folder.damage is not None:
+        notes.append(f"Nothing says that the files belong together: {folder.damage}.")
+        folder = dataclasses.replace(folder, damage=None)
+    elif not folder.is_sealed:
+        notes.append("The run is unsealed, of a version without manifests: a change in some files goes unnoticed.")
+    described = _described(folder, notes)
     records: dict[int, list[Record]] = {}
-    for record in _lines(folder.metrics, notes):
+    for record in _lines(folder, folder.metrics, notes, REPORT):
         records.setdefault(record["seed"], []).append(record)
     checkpoint = _checkpoint(folder, notes)
+    summary = _summary(folder, notes)
+    known = (checkpoint.state if summary is None and checkpoint is not None else summary or {}).get("failed", {})
+    failed = {int(seed): str(cause) for seed, cause in known.items()}
     run = RunData(
         path=folder.path,
         config=folder.config,
         versions=folder.versions,
         device=None if checkpoint is None else checkpoint.state.get("device"),
-        summary=_summary(folder, notes),
+        summary=summary,
         records=records,
-        timings=_lines(folder.timings, notes),
-        covers=_covers(folder, checkpoint, notes),
+        timings=_lines(folder, folder.timings, notes, TIMING),
+        covers=_covers(folder, checkpoint, known_env(folder.config, described), notes),
         notes=(),
+        described=described,
+        failed=failed,
     )
     silent = [str(seed) for seed in run.seeds if seed not in records]
     if silent:
-        notes.append(f"No reports from seed{'s' * (len(silent) > 1)} {', '.join(silent)} yet.")
+        notes.append(f"No reports from seed{'s' * (len(silent) > 1)} {', '.join(silent[:20])} yet.")
+    notes += [f"Seed {seed} failed: {cause}." for seed, cause in failed.items()]
     return dataclasses.replace(run, notes=tuple(notes))
+
+
+def _described(folder: RunFolder, notes: list[str]) -> dict[str, Any] | None:
+    if not exists(folder.path / ENVIRONMENT):
+        if folder.manifest is not None and ENVIRONMENT in folder.manifest.files:
+            notes.append(f"{ENVIRONMENT} is missing, which says what the environment looks like.")
+        return None
+    try:
+        content = folder.read_json(ENVIRONMENT)
+        recorded(folder.config["env"], content)
+        return content
+    except (RunError, ValueError) as error:
+        notes.append(f"What the folder says of its environment cannot be read: {error}.")
+        return None
 
 
 def _summary(folder: RunFolder, notes: list[str]) -> dict[str, Any] | None:
@@ -165,66 +196,99 @@ def _summary(folder: RunFolder, notes: list[str]) -> dict[str, Any] | None:
         )
         return None
     try:
-        return folder.read_summary()
+        summary = folder.read_summary()
+        if not {"seeds", "final_return"} <= summary.keys() or len(summary["seeds"]) != len(summary["final_return"]):
+            raise DamagedFile(folder.path / "summary.json", "not the summary of a run")
+        return summary
     except RunError as error:
         notes.append(f"The summary cannot be read: {error}. The last reports are used instead.")
         return None
 
 
-def _lines(path: Path, notes: list[str]) -> list[Record]:
-    if not path.exists():
+REPORT = {"seed": int, "round": int, "env_steps": int, "return": float}
+TIMING = {"seconds": float, "compile_seconds": float}
+
+
+def _lines(folder: RunFolder, path: Path, notes: list[str], entries: dict[str, type]) -> list[Record]:
+    if not exists(path):
         notes.append(f"{path.name} is missing.")
         return []
-    records, damage = read_whole_metrics(path)
+    is_over = folder.manifest is not None and folder.manifest.finished
+    records, damage = read_whole_metrics(path, folder.seal(path.name), finished=is_over)
     if damage is not None:
-        notes.append(f"{path.name}: {damage.cause}; everything after it is left out.")
+        notes.append(f"{path.name}: {damage.cause}; what is shown may not be what was written.")
+    for place, record in enumerate(records):
+        wrong = [name for name, kind in entries.items() if not _is_number(record.get(name), kind)]
+        if wrong:
+            notes.append(f"{path.name}: line {place + 1} has no number {wrong[0]}; everything from there is left out.")
+            return records[:place]
     return records
+
+
+def _is_number(value: Any, kind: type) -> bool:
+    """Whether an entry is there; a return may be missing, where no episode ended."""
+    return (value is None and kind is float) or (isinstance(value, kind | int) and not isinstance(value, bool))
 
 
 def _checkpoint(folder: RunFolder, notes: list[str]) -> checkpoints.Checkpoint | None:
     try:
-        checkpoint = checkpoints.load_latest(folder.checkpoints)
+        checkpoint = folder.newest_checkpoint(lambda text: notes.append(f"{text}."))
     except RunError as error:
         notes.append(f"No checkpoint can be read: {error}.")
         return None
     if checkpoint is None:
         notes.append("There is no checkpoint, so the cover and the device are unknown.")
         return None
-    notes += [f"A damaged checkpoint was skipped: {skipped.reason}." for skipped in checkpoint.skipped]
+    known = 0 if folder.manifest is None else folder.manifest.step
+    if checkpoint.step >= known:
+        notes += [f"A damaged checkpoint was skipped: {skipped.reason}." for skipped in checkpoint.skipped]
     return checkpoint
 
 
-def _covers(folder: RunFolder, checkpoint: checkpoints.Checkpoint | None, notes: list[str]) -> dict[int, CoverData]:
+def _covers(
+    folder: RunFolder, checkpoint: checkpoints.Checkpoint | None, env: Environment | None, notes: list[str]
+) -> dict[int, CoverData]:
     """The covers of all seeds; one with a missing member is left out, since its weights are those of all members."""
     if checkpoint is None:
         return {}
     first, count = folder.config["seed"], folder.config["seeds"]
     sizes = {seed: int(checkpoint.arrays.get(f"{seed}/.cover.size", 0)) for seed in range(first, first + count)}
+    if not any(sizes.values()):
+        return {}
     members: list[dict[str, np.ndarray]] = []
-    for index in range(max(sizes.values())):
+    for index, sha256 in enumerate(checkpoint.state.get("members", [])):
         try:
-            members.append(folder.read_member(index, checkpoint.state["members"][index]))
+            members.append(folder.read_member(index, sha256))
         except DamagedFile as error:
             notes.append(f"A member of the cover cannot be read: {error}. Covers with this member are left out.")
             break
     if members and not any(name.endswith("/.sigma") for name in members[0]):
         return {}  # a run that keeps its data: its members have data in place of covariances
-    env = _env(folder.config)
-    explored = {seed: seed if env is None else env.dynamics_seed(seed) for seed in sizes}
-    return {
-        seed: cover_data(members[:size], explored[seed], checkpoint.arrays[f"{seed}/.cover.weights"][:size])
-        for seed, size in sizes.items()
-        if 0 < size <= len(members)
-    }
+    covers = {}
+    for seed, size in sizes.items():
+        explored = seed if env is None else env.dynamics_seed(seed)
+        own = members_of(members, explored)
+        if 0 < size <= len(own):
+            try:
+                covers[seed] = cover_data(own[:size], explored, checkpoint.arrays[f"{seed}/.cover.weights"][:size])
+            except (KeyError, ValueError, IndexError) as error:
+                notes.append(f"The cover of seed {seed} cannot be read: {error!r:.100}.")
+    return covers
 
 
-def _env(config: dict[str, Any]) -> Environment | None:
+def members_of(members: list[dict[str, np.ndarray]], explored: int) -> list[dict[str, np.ndarray]]:
+    """The member files in which the seed that explored has a part: one that failed for a while has none in some."""
+    return [arrays for arrays in members if f"{explored}/.returns" in arrays]
+
+
+def known_env(config: dict[str, Any], described: dict[str, Any] | None) -> Environment | None:
+    """The environment of a run without making an outside one: ours by its options, others as the folder has them."""
     try:
-        env = make(config["env"], **config["env_options"])
-        _ = env.observation_space  # other people's environments are only really made when asked
-    except (ValueError, ImportError):
+        if is_adapted(config["env"]):
+            return None if described is None else recorded(config["env"], described)
+        return make(config["env"], **config["env_options"])
+    except (ValueError, TypeError, ImportError):
         return None
-    return env
 
 
 def cover_data(members: list[dict[str, np.ndarray]], explored: int, weights: np.ndarray) -> CoverData:

@@ -137,7 +137,7 @@ def _facts(run: RunData) -> list[tuple[str, str]]:
     if run.source:
         facts.append(("Cover taken from", run.source))
     facts += [
-        ("State", "finished" if run.summary is not None else "not finished"),
+        ("State", ("finished" if run.summary is not None else "not finished") + _failures(run)),
         ("Device", run.device or "unknown"),
         (
             "Versions",
@@ -146,6 +146,10 @@ def _facts(run: RunData) -> list[tuple[str, str]]:
         ("Platform", versions.get("platform", "unknown")),
     ]
     return facts
+
+
+def _failures(run: RunData) -> str:
+    return f"; failed: {', '.join(f'seed {seed}' for seed in run.failed)}" if run.failed else ""
 
 
 def _seed_row(run: RunData, seed: int) -> dict[str, Any]:

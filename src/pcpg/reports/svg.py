@@ -3,6 +3,7 @@
 import contextlib
 import io
 import re
+import warnings
 from collections.abc import Iterator
 from html import escape
 from typing import Any, NamedTuple
@@ -57,6 +58,7 @@ def drawing() -> Iterator[None]:
         "grid.color": FAINT,
         "svg.hashsalt": "pcpg",  # the same run, the same page
         "svg.fonttype": "none",
+        "text.parse_math": False,  # a dollar in the name of a folder is a dollar
         "legend.frameon": False,
         "legend.fontsize": 7.5,
         "axes.linewidth": 0.6,
@@ -68,7 +70,8 @@ def drawing() -> Iterator[None]:
         "xtick.color": INK,
         "ytick.color": INK,
     }
-    with matplotlib.rc_context(style):
+    with matplotlib.rc_context(style), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing")  # the letters are those of the reader's browser
         yield
 
 

@@ -14,8 +14,14 @@ def run_labels(runs: list[RunData]) -> list[str]:
     """A name for each run: the algorithm, and the folder where two runs share one."""
     names = [run.algo for run in runs]
     return [
-        f"{name} ({run.path.name})" if names.count(name) > 1 else name for name, run in zip(names, runs, strict=True)
+        f"{name} ({shown(run.path.name)})" if names.count(name) > 1 else name
+        for name, run in zip(names, runs, strict=True)
     ]
+
+
+def shown(text: str) -> str:
+    """A text as it can stand in a picture: what no letter shows, such as a control code, has no place in XML either."""
+    return "".join(letter if letter.isprintable() else "\ufffd" for letter in text)
 
 
 def number(value: float) -> str:
@@ -86,7 +92,7 @@ def in_python(config: Mapping[str, Any], path: str, out: str) -> str:
     limits = {name: value for name, value in config.get("limits", {}).items() if value}
     names = {"steps": "total_steps", "seconds": "max_time", "until": "until"}
     called += [f"{names[name]}={value!r}" for name, value in limits.items()]
-    if network := _function(config["agent"].get("ppo", {}).get("body", "")):
+    if network := _function(config.get("agent", {}).get("ppo", {}).get("body", "")):
         called.append(f"network={network}")
     lines = [
         "import json",

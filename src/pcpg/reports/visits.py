@@ -9,13 +9,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pcpg.envs.protocol import CellGrid
-from pcpg.envs.registry import make
-from pcpg.reports.read import CoverData, RunData, cover_data
+from pcpg.reports.read import CoverData, RunData, cover_data, known_env, members_of
 from pcpg.reports.svg import STYLES, WIDTH, Figure, new_chart, to_svg
 from pcpg.reports.text import number
-from pcpg.runs import checkpoints
-from pcpg.runs.errors import NotARun
-from pcpg.runs.folder import RunFolder
+from pcpg.runs.disk import exists
+from pcpg.runs.errors import DamagedFile, NotARun
+from pcpg.runs.folder import ENVIRONMENT, Notice, RunFolder
 
 COLOURS = "viridis"  # lightness grows with the value: readable without colour
 STACKED = 12
@@ -274,20 +273,30 @@ class CoverVisits:
         return float(np.mean(self.counts.sum(axis=0) > 0)) if self.grid.size else 0.0
 
 
-def read_visits(folder: RunFolder, seed: int) -> CoverVisits:
-    """The visits of one seed's cover, from the member files of a run; an empty grid where no grid cells are counted."""
-    env = make(folder.config["env"], **folder.config["env_options"])
-    grid = env.cells or CellGrid((), (), ())
-    checkpoint = checkpoints.load_latest(folder.checkpoints)
+def read_visits(folder: RunFolder, seed: int, notice: Notice = lambda text: None) -> CoverVisits:
+    """The visits of one seed's cover, from the member files of a run; an empty grid where no grid cells are counted.
+
+    No outside environment is made. `notice` is told where the newest checkpoint cannot be used.
+    """
+    is_there = exists(folder.path / ENVIRONMENT) or folder.seal(ENVIRONMENT) is not None
+    described = folder.read_json(ENVIRONMENT) if is_there else None
+    env = known_env(folder.config, described)
+    grid = (None if env is None else env.cells) or CellGrid((), (), ())
+    checkpoint = folder.newest_checkpoint(notice)
     size_name = f"{seed}/.cover.size"
     if checkpoint is not None and size_name not in checkpoint.arrays:
         raise NotARun(f"{folder.path} holds no cover: {folder.config['algo']} keeps none")
     size = 0 if checkpoint is None else int(checkpoint.arrays[size_name])
     if checkpoint is None or size == 0:
         raise NotARun(f"{folder.path}: the cover of seed {seed} has no member yet")
-    members = [folder.read_member(index, checkpoint.state["members"][index]) for index in range(size)]
-    cover = cover_data(members, env.dynamics_seed(seed), checkpoint.arrays[f"{seed}/.cover.weights"][:size])
-    return CoverVisits(seed, grid, cover.cells.reshape(size, *grid.shape), cover.weights, cover.returns)
+    explored = seed if env is None else env.dynamics_seed(seed)
+    found = [folder.read_member(index, sha256) for index, sha256 in enumerate(checkpoint.state["members"])]
+    members, weights = members_of(found, explored)[:size], checkpoint.arrays[f"{seed}/.cover.weights"][:size]
+    if len(members) < size:
+        raise DamagedFile(folder.cover, f"has {len(members)} members of seed {explored}, the checkpoint says {size}")
+    cover = cover_data(members, explored, weights)
+    cells = cover.cells.reshape(size, *grid.shape) if grid.size else np.zeros((size, 0, 0, 0))
+    return CoverVisits(seed, grid, cells, cover.weights, cover.returns)
 
 
 def draw_visits(visits: CoverVisits, path: Path, max_policies: int = 11) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from pcpg.runs.disk import read_file, write_file
+from pcpg.runs.disk import largest, read_file, read_head, write_file
 from pcpg.runs.errors import BadValue, DamagedFile, DoesNotFit
 
 Tree = TypeVar("Tree")
@@ -22,6 +22,9 @@ DTYPES = (
     *("float16", "float32", "float64"),
 )
 
+MOST_HEADER = 1 << 24
+"""Bytes of the longest header: names, kinds and shapes of a hundred thousand arrays."""
+
 
 def write_arrays(path: Path | str, arrays: Mapping[str, np.ndarray]) -> str:
     """Write `arrays` to `path`, whole or not at all; the sha256 of the file."""
@@ -30,14 +33,21 @@ def write_arrays(path: Path | str, arrays: Mapping[str, np.ndarray]) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def read_arrays(path: Path | str, sha256: str | None = None) -> dict[str, np.ndarray]:
-    """The arrays at `path` in order of name; with `sha256`, only if not one byte has changed."""
+def read_arrays(path: Path | str, sha256: "str | tuple[int, str] | None" = None) -> dict[str, np.ndarray]:
+    """The arrays at `path` in order of name; with `sha256`, only if not one byte has changed.
+
+    With the length in bytes before the sha256, a longer file is not even read.
+    """
     path = Path(path)
-    data = read_file(path)
+    size, sha256 = (None, sha256) if sha256 is None or isinstance(sha256, str) else sha256
+    data = read_file(path, _declared_length(path) if size is None else size)
     found = hashlib.sha256(data).hexdigest()
     if sha256 is not None and found != sha256:
         cause = _why_cut(data) or f"altered: its sha256 is {found}, expected {sha256}"
         raise DamagedFile(path, cause)
+    header = int.from_bytes(data[:8], "little")
+    if MOST_HEADER < header <= len(data):
+        raise DamagedFile(path, f"its header has {header:,} bytes, expected at most {MOST_HEADER:,}")
     try:
         return dict(sorted(load(data).items()))
     except (SafetensorError, KeyError, ValueError, TypeError) as error:
@@ -111,6 +121,22 @@ def _storable(name: str, value: Any) -> np.ndarray:
     # safetensors reads the memory of an array without a look at its strides. Not ascontiguousarray: it turns
     # shape () into (1,).
     return np.asarray(value, dtype=value.dtype.newbyteorder("<"), order="C")
+
+
+def _declared_length(path: Path) -> int | None:
+    """How long a file says that it is, where it is longer than a file without a header could be; None: short enough."""
+    head, size = read_head(path, 8)
+    if size <= MOST_HEADER:
+        return None
+    start = 8 + int.from_bytes(head, "little")
+    if start > 8 + MOST_HEADER:
+        return MOST_HEADER  # whatever it is, it is no array file
+    try:
+        header = json.loads(read_head(path, start)[0][8:])
+        ends = [entry["data_offsets"][1] for name, entry in header.items() if name != "__metadata__"]
+        return min(start + max(ends, default=0), largest(path))
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError):
+        return MOST_HEADER
 
 
 def _why_cut(data: bytes) -> str | None:

@@ -5,14 +5,14 @@ import dataclasses
 import hashlib
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from pcpg.runs.arrays import encode_arrays, read_arrays
-from pcpg.runs.disk import make_folder, remove_leftovers, sync_folder, temporary_name, write_file, writing
+from pcpg.runs.disk import make_folder, read_file, remove_leftovers, sync_folder, temporary_name, write_file, writing
 from pcpg.runs.documents import plain, read_json, write_json
 from pcpg.runs.errors import BadValue, DamagedFile, DiskFull, RunError
 
@@ -73,23 +73,28 @@ def load(root: Path | str, step: int) -> Checkpoint:
     if not folder.is_dir():
         there = ", ".join(str(other) for other in steps(root)) or "none"
         raise DamagedFile(folder, f"there is no checkpoint of step {step}; those there are: {there}")
-    content, versions = read_json(folder / STATE)
+    content, versions, _ = read_json(folder / STATE)
     if content.get("step") != step:
         raise DamagedFile(folder / STATE, f"belongs to step {content.get('step')}, not to {step}")
-    arrays = read_arrays(folder / ARRAYS, content["arrays_sha256"])
-    return Checkpoint(step, arrays, content["state"], versions)
+    sha256, state, size = content.get("arrays_sha256"), content.get("state"), content.get("arrays_bytes")
+    if not isinstance(sha256, str) or not isinstance(state, dict) or not isinstance(size, int | None):
+        raise DamagedFile(folder / STATE, "not the state of a checkpoint")
+    arrays = read_arrays(folder / ARRAYS, sha256 if size is None else (size, sha256))
+    return Checkpoint(step, arrays, state, versions)
 
 
-def load_latest(root: Path | str) -> Checkpoint | None:
+def load_latest(root: Path | str, check: Callable[[Checkpoint], None] = lambda checkpoint: None) -> Checkpoint | None:
     """The newest whole checkpoint, with the damaged ones skipped; None if there never was one.
 
-    A checkpoint in another format is an error, and so is a folder where every checkpoint is damaged: whether to start
-    over is for the user to decide.
+    `check` may raise `DamagedFile` for one that does not fit the rest of its run. A checkpoint in another format is an
+    error, and so is a folder where every checkpoint is damaged: whether to start over is for the user to decide.
     """
     skipped: list[Skipped] = []
     for step in reversed(steps(root)):
         try:
-            return dataclasses.replace(load(root, step), skipped=tuple(skipped))
+            found = dataclasses.replace(load(root, step), skipped=tuple(skipped))
+            check(found)
+            return found
         except DamagedFile as error:
             skipped.append(Skipped(step, str(error)))
     if skipped:
@@ -101,7 +106,8 @@ def load_latest(root: Path | str) -> Checkpoint | None:
 def steps(root: Path | str) -> list[int]:
     """The steps that have a checkpoint under `root`, whole or not, in order."""
     root = Path(root)
-    names = [path.name for path in root.iterdir() if path.is_dir()] if root.is_dir() else []
+    is_there = root.is_dir() and not root.is_symlink()
+    names = [path.name for path in root.iterdir() if path.is_dir() and not path.is_symlink()] if is_there else []
     return sorted(int(name) for name in names if name.isdecimal() and name == f"{int(name):06d}")
 
 
@@ -111,7 +117,7 @@ def _write(target: Path, step: int, data: bytes, state: dict[str, Any]) -> None:
         aside.mkdir()
         write_file(aside / ARRAYS, data)
         sha256 = hashlib.sha256(data).hexdigest()
-        write_json(aside / STATE, {"step": step, "arrays_sha256": sha256, "state": state})
+        write_json(aside / STATE, {"step": step, "arrays_sha256": sha256, "arrays_bytes": len(data), "state": state})
         if not _is_same(target, aside):
             # A folder cannot be renamed onto another. Only a damaged one, or one of a future left behind, is
             # ever here: between the two renames the one before it is the newest.
@@ -128,7 +134,7 @@ def _is_same(target: Path, aside: Path) -> bool:
         load(target.parent, int(target.name))
     except RunError:
         return False
-    return (target / STATE).read_bytes() == (aside / STATE).read_bytes()
+    return read_file(target / STATE) == read_file(aside / STATE)
 
 
 def _keep_last(root: Path, step: int, keep: int) -> None:

@@ -1,11 +1,16 @@
-"""Durable files: written aside, synced, renamed; and the lock that keeps a run folder to one writer."""
+"""Durable files: written aside, synced, renamed; and the lock that keeps a run folder to one writer.
+
+Every file of a run is opened here. A run folder may come from anybody, so nothing in it is followed out of it: what is
+opened must be a plain file, neither a link nor a pipe nor a device, and not larger than a file of its kind can be.
+"""
 
 import contextlib
 import errno
 import importlib
 import os
 import shutil
-from collections.abc import Iterator
+import stat
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +19,12 @@ from pcpg.runs.errors import DamagedFile, DiskFull, FolderInUse, RunError
 CLOSE_ON_EXEC = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)  # Windows has the second alone
 TEMPORARY = ".tmp-"
 LOCK = ".lock"
+
+MOST_BYTES = {".json": 1 << 24, ".jsonl": 1 << 28}
+"""The largest files that are read, by how their names end; others may take half of the free memory."""
+
+_NOT_FOLLOWED = getattr(os, "O_NOFOLLOW", 0)  # Windows has neither this nor the next
+_SAFELY = CLOSE_ON_EXEC | _NOT_FOLLOWED | getattr(os, "O_NONBLOCK", 0)  # a pipe would wait for its other end for ever
 
 
 @contextlib.contextmanager
@@ -57,7 +68,7 @@ def write_file(path: Path, data: bytes) -> None:
 def append(path: Path, data: bytes) -> None:
     """Append `data` to `path`, all of it or nothing."""
     with writing(path):
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | CLOSE_ON_EXEC, 0o666)
+        descriptor = _open_plain(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         try:
             length = os.fstat(descriptor).st_size
             try:
@@ -73,14 +84,18 @@ def append(path: Path, data: bytes) -> None:
 def truncate(path: Path, length: int) -> None:
     """Cut `path` to its first `length` bytes, durably."""
     with writing(path):
-        os.truncate(path, length)
-        sync_file(path)
+        descriptor = _open_plain(path, os.O_WRONLY)
+        try:
+            os.ftruncate(descriptor, length)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def sync_file(path: Path) -> None:
     """Wait until what was written to `path` would survive a power cut."""
     with writing(path):
-        _sync(os.open(path, os.O_RDONLY | CLOSE_ON_EXEC))
+        _sync(_open_plain(path, os.O_RDONLY))
 
 
 def sync_folder(path: Path) -> None:
@@ -96,10 +111,11 @@ def sync_folder(path: Path) -> None:
                 raise
 
 
-def read_file(path: Path) -> bytes:
-    """The bytes of `path`; `DamagedFile` where they cannot be read."""
+@contextlib.contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Turn the operating system's refusal to read `path` into an error that names it."""
     try:
-        return path.read_bytes()
+        yield
     except PermissionError as error:
         # Not damage: whoever walks back to an older checkpoint must not pass over this one.
         raise RunError(f"cannot read {path}: {error.strerror}") from error
@@ -109,9 +125,96 @@ def read_file(path: Path) -> bytes:
         raise DamagedFile(path, f"cannot be read: {error.strerror or error}") from error
 
 
+def read_file(path: Path, most: int | None = None) -> bytes:
+    """The bytes of `path`, of which there may be `most`; `DamagedFile` where they cannot be read."""
+    with reading(path), open(_open_plain(path, os.O_RDONLY), "rb") as file:
+        size, limit = os.fstat(file.fileno()).st_size, largest(path) if most is None else most
+        if size > limit:
+            raise DamagedFile(path, f"too large: {size:,} bytes, expected at most {limit:,}")
+        return file.read(size + 1)  # no more than was looked at, should it grow meanwhile
+
+
+def read_head(path: Path, count: int) -> tuple[bytes, int]:
+    """The first bytes of a file, and how many it has."""
+    with reading(path), open(_open_plain(path, os.O_RDONLY), "rb") as file:
+        return file.read(count), os.fstat(file.fileno()).st_size
+
+
+def largest(path: Path) -> int:
+    """The most bytes that are read from a file of this name."""
+    return MOST_BYTES.get(path.suffix) or free_memory() // 2
+
+
+def free_memory() -> int:
+    """Bytes of memory that are free; 8 GB where the system does not tell."""
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
+    except (OSError, StopIteration, ValueError):
+        return 8 << 30
+
+
+def exists(path: Path) -> bool:
+    """Whether there is anything of this name, a link that leads nowhere among it."""
+    return os.path.lexists(path)
+
+
+def refuse_strange(folder: Path, names: Iterable[str]) -> None:
+    """Raise if one of these entries of a folder, or anything one or two levels inside it, is no plain file or folder.
+
+    Whoever opens a run looks once: from then on no name inside leads to another place.
+    """
+    for name in names:
+        _refuse_strange(folder / name, depth=2)
+
+
+def _refuse_strange(path: Path, depth: int) -> None:
+    try:
+        mode = os.lstat(path).st_mode
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise DamagedFile(path, f"cannot be looked at: {error.strerror or error}") from error
+    if stat.S_ISDIR(mode):
+        try:
+            with os.scandir(path) as entries:
+                inside = (
+                    []
+                    if depth == 0
+                    else [Path(e.path) for e in entries if depth > 1 or not e.is_file(follow_symlinks=False)]
+                )
+        except OSError as error:
+            raise RunError(f"cannot read {path}: {error.strerror or error}") from error
+        for other in inside:
+            _refuse_strange(other, depth - 1)
+    elif not stat.S_ISREG(mode):
+        raise DamagedFile(path, _what(mode))
+
+
+def _what(mode: int) -> str:
+    kinds = {stat.S_IFLNK: "a link", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFDIR: "a folder"}
+    kind = kinds.get(stat.S_IFMT(mode), "a device")
+    return f"is {kind}, not a file: a run folder holds none, and it is not followed; remove it if you do not know it"
+
+
+def _open_plain(path: Path, flags: int) -> int:
+    """A descriptor of a plain file, made where the flags say so; `DamagedFile` for anything else of that name."""
+    try:
+        descriptor = os.open(path, flags | _SAFELY, 0o666)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENXIO, errno.EISDIR):
+            raise DamagedFile(path, _what(os.lstat(path).st_mode)) from error
+        raise
+    mode = os.fstat(descriptor).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(descriptor)
+        raise DamagedFile(path, _what(mode))
+    return descriptor
+
+
 def remove_leftovers(folder: Path) -> None:
     """Remove what killed writers left in `folder`; only for whoever holds the lock of the run."""
-    if not folder.is_dir():
+    if not folder.is_dir() or folder.is_symlink():
         return
     with writing(folder):
         for path in folder.iterdir():
@@ -127,7 +230,7 @@ def remove_leftovers(folder: Path) -> None:
 def hold_lock(folder: Path) -> Iterator[None]:
     """Keep every other process out of `folder` while inside; the kernel lets go when the process dies."""
     with writing(folder / LOCK):
-        descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | CLOSE_ON_EXEC, 0o666)
+        descriptor = _open_plain(folder / LOCK, os.O_RDWR | os.O_CREAT)
     try:
         with writing(folder / LOCK):
             try:
@@ -152,7 +255,9 @@ def _lock(descriptor: int) -> None:
 
 
 def _write_new(path: Path, data: bytes) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | CLOSE_ON_EXEC, 0o666)
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)  # what a killed process of this number left, or somebody put there
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | CLOSE_ON_EXEC | _NOT_FOLLOWED, 0o666)
     try:
         _write_all(descriptor, data)
         # Before the rename: else a power cut can leave the new name with the content missing.

@@ -25,17 +25,27 @@ class Document(NamedTuple):
 
     content: dict[str, Any]
     versions: dict[str, str]
+    sealed: bool = False  # whether a manifest lies beside it
 
 
-def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Write `content` to `path` with the format version, the library versions and a seal over all of it."""
-    body = {"format_version": FORMAT_VERSION, "content": plain(content, "content"), "versions": versions()}
+def write_json(path: Path, content: Mapping[str, Any], *, sealed: bool = False) -> None:
+    """Write `content` to `path` with the format version, the library versions and a seal over all of it.
+
+    With `sealed` the file says that a manifest lies beside it.
+    """
+    body: dict[str, Any] = {"format_version": FORMAT_VERSION, "content": plain(content, "content")}
+    body |= {"versions": versions()} | ({"sealed": True} if sealed else {})
     write_file(path, _encode({**body, "sha256": _seal(body)}))
 
 
-def read_json(path: Path) -> Document:
-    """The document at `path`, or an error that names the file and what is wrong with it."""
+def read_json(path: Path, seal: tuple[int, str] | None = None) -> Document:
+    """The document at `path`, or an error that names the file and what is wrong with it.
+
+    With a seal, the length and sha256 of the whole file, another document is refused, however whole it is.
+    """
     data = read_file(path)
+    if seal is not None and (len(data), hashlib.sha256(data).hexdigest()) != tuple(seal):
+        raise DamagedFile(path, "altered: not the file that the manifest of the run knows")
     try:
         document = parse_object(data)
     except ValueError as error:
@@ -47,7 +57,12 @@ def read_json(path: Path) -> Document:
         raise DamagedFile(path, f"altered since it was written: its sha256 does not match{other}")
     if version != FORMAT_VERSION:
         raise OtherVersion(path, version, FORMAT_VERSION)
-    return Document(document["content"], document["versions"])
+    content, written_by = document.get("content"), document.get("versions")
+    if not isinstance(content, dict) or not isinstance(written_by, dict):
+        raise DamagedFile(path, "not a JSON file of a run: it has no content, or no versions")
+    return Document(
+        content, {str(name): str(value) for name, value in written_by.items()}, bool(document.get("sealed"))
+    )
 
 
 def plain(value: Any, where: str) -> Any:

@@ -3,28 +3,58 @@
 import contextlib
 import dataclasses
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from pcpg.runs import checkpoints as saved
 from pcpg.runs.arrays import encode_arrays, read_arrays, write_arrays
-from pcpg.runs.disk import LOCK, TEMPORARY, hold_lock, make_folder, remove_leftovers, sync_folder, writing
+from pcpg.runs.disk import (
+    LOCK,
+    TEMPORARY,
+    exists,
+    hold_lock,
+    make_folder,
+    read_file,
+    refuse_strange,
+    remove_leftovers,
+    sync_folder,
+    writing,
+)
 from pcpg.runs.documents import plain, read_json, write_json
-from pcpg.runs.errors import BadValue, DamagedFile, FolderTaken, NotARun
+from pcpg.runs.errors import BadValue, DamagedFile, FolderTaken, NotARun, RunError
+from pcpg.runs.manifest import MANIFEST, Manifest, Seal, check_bytes, check_lines, read_manifest, write_manifest
 
 CONFIG = "config.json"
+ENVIRONMENT = "environment.json"
 SUMMARY = "summary.json"
+PARTS = (
+    *(CONFIG, ENVIRONMENT, SUMMARY, MANIFEST, "metrics.jsonl", "timings.jsonl", "policy.safetensors"),
+    *("features.safetensors", "wandb.json", "report.html", "cover", "checkpoints", "tensorboard", LOCK),
+)
+"""Every name in a run folder that the library reads or writes."""
+
+ENTRIES: dict[str, type] = {"env": str, "algo": str, "agent": dict, "env_options": dict, "seed": int, "seeds": int}
+"""Entries of the config that readers use without asking."""
+
+Notice = Callable[[str], None]
+"""Takes what a person should know."""
+
+MOST_SEEDS = 100_000
+"""Of one run: more are a mistake, and would take the memory of the machine before any work."""
 
 
 @dataclasses.dataclass(frozen=True)
 class RunFolder:
-    """A run on disk: where it is, its config, and the versions that started it."""
+    """A run on disk: where it is, its config, the versions that started it, and what ties its files together."""
 
     path: Path
     config: dict[str, Any]
     versions: dict[str, str]
+    manifest: Manifest | None = None  # None: of an older version, or `damage` says what is wrong with it
+    damage: DamagedFile | None = None
 
     @classmethod
     def create(cls, path: Path | str, config: Mapping[str, Any]) -> "RunFolder":
@@ -36,7 +66,7 @@ class RunFolder:
             # Again, now that no other process can come between the look and the write.
             _refuse_taken(path, content)
             remove_leftovers(path)
-            write_json(path / CONFIG, content)
+            write_json(path / CONFIG, content, sealed=True)
         return cls.open(path)
 
     @classmethod
@@ -45,10 +75,49 @@ class RunFolder:
         path = Path(path)
         if not path.is_dir():
             raise NotARun(f"{path}: there is no such folder")
-        if not (path / CONFIG).exists():
+        if not exists(path / CONFIG):
             raise NotARun(f"{path} is not a run folder: it holds no {CONFIG}")
-        content, versions = read_json(path / CONFIG)
-        return cls(path, content, versions)
+        refuse_strange(path, PARTS)
+        content, versions, is_sealed = read_json(path / CONFIG)
+        _check_config(path, content)
+        run = cls(path, content, versions)
+        if not exists(path / MANIFEST):
+            begun = [name for name in (SUMMARY, "metrics.jsonl", "checkpoints") if exists(path / name)]
+            lost = DamagedFile(path / MANIFEST, f"missing, while {begun[0]} is there") if is_sealed and begun else None
+            return dataclasses.replace(run, damage=lost)
+        try:
+            manifest = read_manifest(path)
+        except DamagedFile as error:
+            return dataclasses.replace(run, damage=error)
+        if CONFIG in manifest.files:
+            check_bytes(path / CONFIG, read_file(path / CONFIG), manifest.files[CONFIG])
+        return dataclasses.replace(run, manifest=manifest)
+
+    def check_entries(self) -> None:
+        """Raise unless the config has what every run of the library has."""
+        missing = [name for name in ENTRIES if name not in self.config]
+        if missing:
+            raise DamagedFile(self.path / CONFIG, f"not the config of a run: it has no {missing[0]!r}")
+
+    @property
+    def is_sealed(self) -> bool:
+        """Whether all files are tied together by a manifest, or nothing is there yet that could be."""
+        return self.manifest is not None or not exists(self.checkpoints)
+
+    def seal(self, name: str) -> Seal | None:
+        """The seal of one of its files; None in a run that has none. `DamagedFile` where there should be one."""
+        if self.damage is not None:
+            raise self.damage
+        if self.manifest is None or name == "wandb.json":  # which changes while nothing else does
+            return None
+        found = self.manifest.files.get(name) or self.manifest.lines.get(name)
+        if found is None and self.manifest.finished and exists(self.path / name):
+            raise DamagedFile(self.path / name, f"{MANIFEST} of the finished run does not know it")
+        return found
+
+    def write_manifest(self, manifest: Manifest) -> None:
+        """Tie the files of the run together, as they are now."""
+        write_manifest(self.path, manifest)
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
@@ -90,8 +159,8 @@ class RunFolder:
 
     @property
     def is_finished(self) -> bool:
-        """Whether the run came to its end: the summary is the last file written."""
-        return (self.path / SUMMARY).exists()
+        """Whether the run came to its end: the manifest, where there is one, is the last file written."""
+        return exists(self.path / SUMMARY) if self.manifest is None else self.manifest.finished
 
     def write_summary(self, summary: Mapping[str, Any]) -> None:
         """Write the summary, and with it mark the run as finished."""
@@ -103,13 +172,75 @@ class RunFolder:
             raise NotARun(f"{self.path} is not finished (it has no {SUMMARY}): use `pcpg resume {self.path}`")
         return self.read_json(SUMMARY)
 
+    def read_arrays(self, path: Path) -> dict[str, np.ndarray]:
+        """The arrays in one of its files, which must be as the manifest has it, where there is one."""
+        return read_arrays(path, self.seal(path.relative_to(self.path).as_posix()))
+
     def write_json(self, name: str, content: Mapping[str, Any]) -> None:
         """Write `content` to the file `name` of the folder, whole or not at all."""
         write_json(self.path / name, content)
 
     def read_json(self, name: str) -> dict[str, Any]:
-        """The content that `write_json` wrote to the file `name`."""
-        return read_json(self.path / name).content
+        """The content that `write_json` wrote to the file `name`; where the manifest knows it, that file alone."""
+        return read_json(self.path / name, self.seal(name)).content
+
+    def newest_checkpoint(
+        self, notice: Notice = lambda text: None, *, with_metrics: bool = False
+    ) -> saved.Checkpoint | None:
+        """The newest whole checkpoint that fits the rest of the run; None where there never was one.
+
+        Where it is older than what the manifest knows, `notice` is told why. With metrics, the reports up to it must be
+        whole as well.
+        """
+        found = None
+        for attempt in range(5):
+            try:
+                found = saved.load_latest(
+                    self.checkpoints, lambda one: self._check_checkpoint(one, with_metrics=with_metrics)
+                )
+            except DamagedFile:
+                if attempt < 4 and self._has_moved_on():
+                    continue
+                raise
+            known = 0 if self.manifest is None else self.manifest.step
+            if (0 if found is None else found.step) >= known:
+                break
+            if attempt == 4 or not self._has_moved_on():
+                where = self.checkpoints / f"{known:06d}"
+                reasons = [s.reason for s in found.skipped] if found else []
+                step = "there is none" if found is None else f"going back to the checkpoint of step {found.step}"
+                notice(f"{'; '.join(reasons) or f'{where}: missing, though the manifest knows it'}; {step}")
+                if found is None:
+                    raise DamagedFile(where, "missing, and there is no other checkpoint")
+                break
+        return found
+
+    def _has_moved_on(self) -> bool:
+        """Whether another process has saved since this folder was opened: then it is read again."""
+        try:
+            newer = RunFolder.open(self.path).manifest
+        except RunError:
+            return False
+        if newer is None or self.manifest is None or newer.step == self.manifest.step:
+            return False
+        object.__setattr__(self, "manifest", newer)
+        return True
+
+    def _check_checkpoint(self, found: saved.Checkpoint, *, with_metrics: bool) -> None:
+        """Raise `DamagedFile` if a checkpoint that is whole in itself is not that of this run."""
+        path = self.checkpoints / f"{found.step:06d}" / saved.STATE
+        seal = self.seal(path.relative_to(self.path).as_posix())
+        if seal is not None:
+            check_bytes(path, read_file(path), seal)
+        members, lines = found.state.get("members", []), found.state.get("metrics")
+        if not isinstance(members, list) or not all(isinstance(sha256, str) for sha256 in members):
+            raise DamagedFile(path, "it does not say which members the cover has")
+        if with_metrics and lines is not None:
+            try:
+                check_lines(self.metrics, Seal(*lines))
+            except DamagedFile as error:
+                cause = f"{error.cause}; the checkpoint of step {found.step} needs its first {lines[0]:,} bytes"
+                raise DamagedFile(error.path, cause) from error
 
     def member(self, index: int) -> Path:
         """The file of member `index` of the cover."""
@@ -125,7 +256,7 @@ class RunFolder:
         path = self.member(index)
         with writing(path):
             make_folder(self.cover)
-            if path.exists() and path.read_bytes() != encode_arrays(arrays):
+            if exists(path) and read_file(path) != encode_arrays(arrays):
                 raise FolderTaken(
                     f"{path} holds another member {index}, and members never change: "
                     "drop_members(count) removes those that no checkpoint knows"
@@ -135,7 +266,9 @@ class RunFolder:
 
     def read_member(self, index: int, sha256: str | None = None) -> dict[str, np.ndarray]:
         """The arrays of member `index`; with `sha256`, only if not one byte has changed."""
-        return read_arrays(self.member(index), sha256)
+        path = self.member(index)
+        known = None if self.manifest is None else self.manifest.files.get(path.relative_to(self.path).as_posix())
+        return read_arrays(path, known if known is not None and sha256 in (None, known.sha256) else sha256)
 
     def drop_members(self, count: int) -> None:
         """Remove members `count` and later: after a kill, those that came after the checkpoint."""
@@ -148,11 +281,21 @@ class RunFolder:
         sync_folder(self.cover)
 
 
+def _check_config(path: Path, config: dict[str, Any]) -> None:
+    """Raise unless a config has what everybody asks of it, each of its kind."""
+    wrong = [name for name, kind in ENTRIES.items() if name in config and type(config[name]) is not kind]
+    if wrong:
+        name = wrong[0]
+        raise DamagedFile(path / CONFIG, f"{name} must be a {ENTRIES[name].__name__}, got {config[name]!r:.60}")
+    if config.get("seeds", 1) > MOST_SEEDS:
+        raise DamagedFile(path / CONFIG, f"seeds must be at most {MOST_SEEDS:,}, got {config['seeds']:,}")
+
+
 def _refuse_taken(path: Path, config: dict[str, Any]) -> None:
     """Raise unless `path` is free, or holds no more than a killed creation of a run left there."""
     if path.exists() and not path.is_dir():
         raise FolderTaken(f"{path} is a file: choose another --out")
-    if (path / CONFIG).exists():
+    if exists(path / CONFIG):
         raise FolderTaken(_why_taken(path, config))
     names = [entry.name for entry in path.iterdir()] if path.is_dir() else []
     foreign = sorted(name for name in names if name != LOCK and not name.startswith(TEMPORARY))
@@ -165,7 +308,7 @@ def _refuse_taken(path: Path, config: dict[str, Any]) -> None:
 def _why_taken(path: Path, config: dict[str, Any]) -> str:
     try:
         run = RunFolder.open(path)
-    except DamagedFile as error:
+    except RunError as error:
         return f"{path} holds a run whose config cannot be read ({error}): choose another --out"
     different = list(_differences(run.config, config))
     if different:

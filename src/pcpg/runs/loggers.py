@@ -13,7 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from pcpg.runs.errors import BadValue, MissingExtra
+from pcpg.runs.disk import exists
+from pcpg.runs.errors import BadValue, DamagedFile, MissingExtra
 from pcpg.runs.folder import RunFolder
 from pcpg.runs.metrics import Logger, read_metrics
 
@@ -100,9 +101,11 @@ class WeightsAndBiases:
 
     def __init__(self, folder: RunFolder) -> None:
         wandb = _module("wandb")
+        if (folder.path / "wandb").is_symlink():
+            raise DamagedFile(folder.path / "wandb", "is a link, and what is logged would go where it leads")
         self.folder, self.speed = folder, _Speed()
         first, count = folder.config["seed"], folder.config["seeds"]
-        begun = (folder.path / self.FILE).exists()
+        begun = exists(folder.path / self.FILE)
         fresh = {str(seed): {"id": uuid.uuid4().hex[:12], "sent": 0} for seed in range(first, first + count)}
         self.state: dict[str, dict[str, Any]] = folder.read_json(self.FILE) if begun else fresh
         self.runs: dict[int, Any] = {}
@@ -112,7 +115,7 @@ class WeightsAndBiases:
                 id=state["id"],
                 name=f"{folder.path.name}-seed-{seed}",
                 group=folder.path.name,
-                config=folder.config | {"seed": int(seed)},
+                config=_without_paths(folder.config) | {"seed": int(seed)},
                 dir=str(folder.path),
                 resume="allow",
                 reinit="create_new",
@@ -169,6 +172,12 @@ def opened(wanted: Iterable[str | Logger], folder: RunFolder) -> Iterator[tuple[
                 logger = stack.enter_context(contextlib.closing(LOGGERS[logger](folder)))
             loggers.append(logger)
         yield tuple(loggers)
+
+
+def _without_paths(config: Mapping[str, Any]) -> dict[str, Any]:
+    """A config as it may leave the machine: of the folder whose cover is exploited its name, and not where it lies."""
+    source = config.get("source") or {}
+    return {**config, "source": source | {"run": Path(str(source["run"])).name}} if "run" in source else dict(config)
 
 
 def _reports(folder: RunFolder) -> list[dict[str, Any]]:

@@ -1,5 +1,6 @@
 """Reports of a run, one JSON object per line, in the order of their steps (a step here counts rounds)."""
 
+import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any, Protocol
 from pcpg.runs.disk import append, read_file, sync_file, sync_folder, truncate
 from pcpg.runs.documents import parse_object, plain
 from pcpg.runs.errors import BadValue, DamagedFile
+from pcpg.runs.manifest import Seal, check_bytes
 
 
 class Logger(Protocol):
@@ -30,9 +32,14 @@ class JsonLines:
         self._last_step = 0
         for _, record in _whole_lines(self.path, data):
             self._last_step = record["step"]
-        whole = data.rfind(b"\n") + 1
-        if whole < len(data):
-            truncate(self.path, whole)
+        self._begin(data[: data.rfind(b"\n") + 1])
+        if self._bytes < len(data):
+            truncate(self.path, self._bytes)
+
+    @property
+    def seal(self) -> Seal:
+        """The length of the file and its sha256, counted along as lines are written."""
+        return Seal(self._bytes, self._sha256.hexdigest())
 
     def write(self, record: Mapping[str, Any]) -> None:
         """Append one line; numbers are stored exactly, NaN and infinity are refused by name."""
@@ -42,7 +49,10 @@ class JsonLines:
             raise BadValue(f"{self.path}: the step of a report must be an integer of at least 0, got {step!r}")
         if step < self._last_step:
             raise BadValue(f"{self.path}: a report of step {step} cannot follow one of step {self._last_step}")
-        append(self.path, json.dumps(line, allow_nan=False).encode("ascii") + b"\n")
+        data = json.dumps(line, allow_nan=False).encode("ascii") + b"\n"
+        append(self.path, data)
+        self._sha256.update(data)
+        self._bytes += len(data)
         self._last_step = step
 
     def sync(self) -> None:
@@ -51,13 +61,31 @@ class JsonLines:
 
     def truncate_to(self, step: int) -> None:
         """Drop the reports of steps after `step` (-1: all); a resumed run writes them again."""
-        length, last = 0, 0
-        for end, record in _whole_lines(self.path, read_file(self.path)):
+        length, last, data = 0, 0, read_file(self.path)
+        for end, record in _whole_lines(self.path, data):
             if record["step"] > step:
                 break
             length, last = end, record["step"]
         truncate(self.path, length)
         self._last_step = last
+        self._begin(data[:length])
+
+    def _begin(self, data: bytes) -> None:
+        self._bytes, self._sha256 = len(data), hashlib.sha256(data)
+
+
+def repaired(path: Path | str) -> str | None:
+    """Cut a file of reports that are for information only before its first damaged line; what was wrong with it."""
+    path, length = Path(path), 0
+    try:
+        for end, _ in _whole_lines(path, read_file(path)):
+            length = end
+    except DamagedFile as error:
+        if error.cause == "missing":
+            return None
+        truncate(path, length)
+        return str(error)
+    return None
 
 
 def read_metrics(path: Path | str) -> list[dict[str, Any]]:
@@ -66,12 +94,21 @@ def read_metrics(path: Path | str) -> list[dict[str, Any]]:
     return [record for _, record in _whole_lines(path, read_file(path))]
 
 
-def read_whole_metrics(path: Path | str) -> tuple[list[dict[str, Any]], DamagedFile | None]:
-    """The reports before the first damaged line, and what is wrong with it; None where all are whole."""
+def read_whole_metrics(
+    path: Path | str, seal: Seal | None = None, *, finished: bool = False
+) -> tuple[list[dict[str, Any]], DamagedFile | None]:
+    """The reports before the first damaged line, and what is wrong with it; None where all are whole.
+
+    With a seal those of the sealed lines alone: what came after the last checkpoint may still be written again. In a
+    finished run nothing comes after them.
+    """
     path, records = Path(path), []
     try:
-        for _, record in _whole_lines(path, read_file(path)):
+        data = read_file(path)
+        for _, record in _whole_lines(path, data if seal is None else data[: seal.length]):
             records.append(record)
+        if seal is not None:
+            check_bytes(path, data if finished else data[: seal.length], seal)
     except DamagedFile as error:
         return records, error
     return records, None

@@ -4,6 +4,7 @@ What needs JAX is imported for its types alone: this module loads at once.
 """
 
 import contextlib
+import select
 import time
 import typing
 from collections.abc import Iterable, Iterator, Mapping
@@ -22,11 +23,39 @@ QUIET_SECONDS = 10.0
 """Shortest time between two lines where the output is not a terminal."""
 
 
+def say(console: Console, text: str, style: str | None = None) -> None:
+    """Print a line as it is, neither highlighted nor broken nor taken for markup; to nobody where nobody reads."""
+    try:
+        console.print(printable(text), style=style, markup=False, highlight=False, soft_wrap=True)
+    except (OSError, SystemExit):  # the second is Rich's way to tell of a closed pipe
+        # Training goes on without its screen: a closed pipe or a full disk behind it is no reason to stop.
+        if not console.stderr and not reader_has_gone(console.file):
+            raise
+
+
+def printable(text: str) -> str:
+    """A text without what steers a terminal: names in a run folder may come from anybody."""
+    return "".join(letter if letter.isprintable() or letter in "\n\t" else _code_of(letter) for letter in text)
+
+
+def _code_of(letter: str) -> str:
+    return letter.encode("unicode_escape").decode("ascii")
+
+
+def reader_has_gone(stream: Any) -> bool:
+    """Whether nobody reads a stream any more, as in `pcpg envs --json | head`."""
+    if not hasattr(select, "poll"):
+        return True
+    poll = select.poll()
+    poll.register(stream.fileno(), 0)
+    return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
+
+
 class Display:
     """Live progress of a run: how far it is and the newest numbers; plain lines where there is no terminal."""
 
     def __init__(self, console: Console, title: str) -> None:
-        self.console, self.title = console, title
+        self.console, self.title = console, printable(title)
         self.began = time.monotonic()
         self.progress: Progress | None = None
         self.last_line: float | None = None
@@ -55,7 +84,8 @@ class Display:
     def stop(self) -> None:
         """Leave the last state on the screen and give the cursor back."""
         if self.live.is_started:
-            self.live.stop()
+            with contextlib.suppress(OSError, SystemExit):  # the terminal may be gone
+                self.live.stop()
 
     def __call__(self, progress: "Progress") -> None:
         """Show the newest round."""
@@ -64,8 +94,7 @@ class Display:
         is_due = self.last_line is None or now - self.last_line > QUIET_SECONDS
         if not self.console.is_terminal and is_due and (progress.records or not progress.compiled):
             self.last_line = now
-            text = f"{self.title}: {summary_line(progress)}"
-            self.console.print(text, highlight=False, soft_wrap=True)
+            say(self.console, f"{self.title}: {summary_line(progress)}")
 
     def _draw(self) -> RenderableType:
         progress = self.progress

@@ -9,10 +9,14 @@ from pcpg.config import BaselineConfig, ConfigError, PCPGConfig, ReplayConfig
 from pcpg.practice.budget import UNLIMITED, Limits, read_steps, read_time
 from pcpg.run_config import RunConfig
 from pcpg.runs import checkpoints
+from pcpg.runs.disk import exists
+from pcpg.runs.documents import write_json
 from pcpg.runs.errors import NotARun
 from pcpg.runs.folder import CONFIG, SUMMARY, RunFolder
-from pcpg.runs.metrics import read_metrics
+from pcpg.runs.metrics import read_whole_metrics
 from pcpg.state import DONE, EXPLOIT, EXPLORE, PHASES
+from pcpg.training.sealing import changing
+from pcpg.training.trust import environment_of
 
 
 def summary_so_far(folder: RunFolder) -> dict[str, Any]:
@@ -22,19 +26,25 @@ def summary_so_far(folder: RunFolder) -> dict[str, Any]:
     checkpoint = _checkpoint(folder)
     first, count = folder.config["seed"], folder.config["seeds"]
     seeds = list(range(first, first + count))
+    failed = checkpoint.state.get("failed", {})
 
     def of(name: str, seed: int, default: Any = 0) -> Any:
         return checkpoint.arrays.get(f"{seed}/{name}", np.asarray(default))
 
-    return {
+    def reached(name: str, seed: int) -> float | None:
+        value = of(name, seed, np.nan)
+        return float(value) if np.isfinite(value) and str(seed) not in failed else None
+
+    summary = {
         "rounds": checkpoint.step,
         "seeds": seeds,
         "env_steps": [int(of(".env_steps", seed)) for seed in seeds],
         "policies": [int(of(".cover.size", seed)) for seed in seeds],
-        "final_return": [_finite(of(".last_return", seed, np.nan)) for seed in seeds],
-        "best_return": [_finite(of(".best_return", seed, np.nan)) for seed in seeds],
+        "final_return": [reached(".last_return", seed) for seed in seeds],
+        "best_return": [reached(".best_return", seed) for seed in seeds],
         "phase": [PHASES[int(of(".phase", seed))] for seed in seeds],
     }
+    return summary | ({"failed": dict(failed)} if failed else {})
 
 
 def arrays_so_far(folder: RunFolder) -> dict[str, np.ndarray]:
@@ -50,7 +60,11 @@ def arrays_so_far(folder: RunFolder) -> dict[str, np.ndarray]:
 
 def seconds_of(folder: RunFolder) -> float:
     """What a run has taken in all its processes, compilation included."""
-    rows = read_metrics(folder.timings) if folder.timings.exists() else []
+    # Timings are for information: what comes after a damage is lost, and no reason to stop.
+    found = read_whole_metrics(folder.timings)[0] if exists(folder.timings) else []
+    rows = [
+        row for row in found if all(isinstance(row.get(name), float | int) for name in ("seconds", "compile_seconds"))
+    ]
     # `compile_seconds` is what its process had spent so far: it falls where another process begins.
     compiled = [row["compile_seconds"] for row in rows]
     ends = [spent for spent, following in zip(compiled, [*compiled[1:], 0.0], strict=False) if following < spent]
@@ -70,7 +84,7 @@ def go_on(
     """
     if steps is None and time is None and until is None:
         return folder
-    config = RunConfig.from_json(folder.config)
+    config = RunConfig.from_json(folder.config, environment_of(folder))
     if config.source:
         raise ConfigError(f"{folder.path} exploits the cover of another run: begin anew with `pcpg exploit`")
     with folder.lock():
@@ -78,10 +92,12 @@ def go_on(
         limits = _limits(config.limits, max(before["env_steps"]), seconds_of(folder), steps, time, until)
         _check_more(limits, before, folder, is_given=steps is not None)
         config = dataclasses.replace(config, limits=limits, agent=_agent(config.agent, limits))
-        _reopen(folder, config)
-        folder.write_json(CONFIG, config.to_json())
-        for path in (folder.path / SUMMARY, folder.policy):
-            path.unlink(missing_ok=True)
+        checkpoint = _reopened(folder, config)
+        with changing(folder, checkpoint.step):
+            write_json(folder.path / CONFIG, config.to_json(), sealed=folder.manifest is not None)
+            checkpoints.save(folder.checkpoints, checkpoint.step, checkpoint.arrays, checkpoint.state)
+            for path in (folder.path / SUMMARY, folder.policy):
+                path.unlink(missing_ok=True)
     return RunFolder.open(folder.path)
 
 
@@ -124,8 +140,8 @@ def _agent(agent: Any, limits: Limits) -> Any:
     return agent
 
 
-def _reopen(folder: RunFolder, config: RunConfig) -> None:
-    """Set the seeds that were done back to where they can go on: their task, or exploration where there is none."""
+def _reopened(folder: RunFolder, config: RunConfig) -> checkpoints.Checkpoint:
+    """The last checkpoint with the seeds that were done where they can go on: their task, or exploration."""
     checkpoint = _checkpoint(folder)
     agent, arrays = config.agent, dict(checkpoint.arrays)
     explores = isinstance(agent, ReplayConfig) or (isinstance(agent, PCPGConfig) and agent.exploit.num_rounds == 0)
@@ -138,15 +154,11 @@ def _reopen(folder: RunFolder, config: RunConfig) -> None:
                 "--explore.max-policies"
             )
         arrays[f"{seed}/.phase"] = np.asarray(EXPLORE if explores else EXPLOIT, np.int32)
-    checkpoints.save(folder.checkpoints, checkpoint.step, arrays, checkpoint.state)
+    return dataclasses.replace(checkpoint, arrays=arrays)
 
 
 def _checkpoint(folder: RunFolder) -> checkpoints.Checkpoint:
-    checkpoint = checkpoints.load_latest(folder.checkpoints)
+    checkpoint = folder.newest_checkpoint()
     if checkpoint is None:
         raise NotARun(f"{folder.path} has no checkpoint yet: use `pcpg resume {folder.path}`")
     return checkpoint
-
-
-def _finite(value: np.ndarray) -> float | None:
-    return float(value) if np.isfinite(value) else None

@@ -1,5 +1,9 @@
-"""Ctrl-C while training: the first asks to stop after the round, the second ends the process at once."""
+"""Ctrl-C, SIGTERM and SIGHUP while training: the first asks to stop after the round, the second ends it at once.
 
+SIGTERM is what clusters send before they take a machine away, SIGHUP what a terminal sends when it is closed.
+"""
+
+import contextlib
 import signal
 import socket
 import threading
@@ -8,27 +12,36 @@ from contextlib import contextmanager
 from typing import Any
 
 FIRST = "stopping after this round, to lose nothing; press Ctrl-C again to stop at once and lose this round"
+SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
+
+
+class Stop(threading.Event):
+    """Set when training is to stop after the round; `signal` says by which."""
+
+    signal = 0
 
 
 @contextmanager
-def stop_on_interrupt(say: Callable[[str], None], leave: Callable[[], None] | None = None) -> Iterator[threading.Event]:
+def stop_on_interrupt(say: Callable[[str], None], leave: Callable[[], None] | None = None) -> Iterator[Stop]:
     """An event that the first Ctrl-C sets; the second calls `leave`, or is a KeyboardInterrupt as usual.
 
     Python runs its own handlers between two instructions of the main thread, which compiles or computes for minutes
     without one. So a thread listens at the pipe into which the system's handler writes, and answers at once.
     """
-    stop = threading.Event()
+    stop = Stop()
     if threading.current_thread() is not threading.main_thread():
         yield stop
         return
 
-    def answer() -> None:
+    def answer(signum: int) -> None:
         if stop.is_set():
             if leave is not None:
                 leave()
             return
+        stop.signal = signum
         stop.set()
-        say(FIRST)
+        with contextlib.suppress(OSError, ValueError):  # the terminal may be gone: that is what SIGHUP says
+            say(FIRST)
 
     def handle(signum: int, frame: Any) -> None:
         nonlocal count
@@ -39,7 +52,9 @@ def stop_on_interrupt(say: Callable[[str], None], leave: Callable[[], None] | No
     count = 0
     listener, signals = socket.socketpair()
     signals.setblocking(False)
-    before = signal.signal(signal.SIGINT, handle)
+    # Where whoever started the process ignores the end of the terminal, as nohup does, it stays ignored.
+    mine = [s for s in SIGNALS if s == signal.SIGINT or signal.getsignal(s) is not signal.SIG_IGN]
+    before = {signum: signal.signal(signum, handle) for signum in mine}
     pipe = signal.set_wakeup_fd(signals.fileno(), warn_on_full_buffer=False)
     watcher = threading.Thread(target=_listen, args=(listener, answer), daemon=True)
     watcher.start()
@@ -47,13 +62,14 @@ def stop_on_interrupt(say: Callable[[str], None], leave: Callable[[], None] | No
         yield stop
     finally:
         signal.set_wakeup_fd(pipe)
-        signal.signal(signal.SIGINT, before)
+        for signum, handler in before.items():
+            signal.signal(signum, signal.SIG_DFL if handler is None else handler)
         signals.close()  # the listener reads the end and returns
         watcher.join()
         listener.close()
 
 
-def _listen(listener: socket.socket, answer: Callable[[], None]) -> None:
+def _listen(listener: socket.socket, answer: Callable[[int], None]) -> None:
     while received := listener.recv(1):
-        if received[0] == signal.SIGINT:
-            answer()
+        if received[0] in SIGNALS:
+            answer(received[0])

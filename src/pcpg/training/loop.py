@@ -1,10 +1,10 @@
 """Train a run to its end, one round at a time: between two rounds the host saves, reports and may stop."""
 
 import dataclasses
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,24 +21,24 @@ from pcpg.runs import checkpoints
 from pcpg.runs.arrays import write_arrays
 from pcpg.runs.folder import RunFolder
 from pcpg.runs.loggers import opened
-from pcpg.runs.metrics import JsonLines, Logger, read_metrics
-from pcpg.state import DONE, SeedState
+from pcpg.runs.metrics import JsonLines, Logger, read_metrics, repaired
+from pcpg.state import DONE, NonFinite, SeedState
 from pcpg.training.compile_cache import enable_compile_cache
 from pcpg.training.exploit import make_run_env
 from pcpg.training.going_on import seconds_of
-from pcpg.training.interrupt import stop_on_interrupt
-from pcpg.training.provenance import device_kind, what_changed
+from pcpg.training.interrupt import Stop, stop_on_interrupt
+from pcpg.training.provenance import device_kind
+from pcpg.training.restore import Restored, opened_again, restore
+from pcpg.training.sealing import Sealer
 from pcpg.training.storage import (
-    check_features,
     final_policies,
-    needing_all,
     own_source_covers,
     pack_members,
     pack_states,
     read_source_covers,
-    unpack_states,
     with_saved_features,
 )
+from pcpg.training.trust import check_trust, record_environment
 
 
 class Progress(NamedTuple):
@@ -65,6 +65,8 @@ class Trained(NamedTuple):
     seconds: float  # compilation aside
     compile_seconds: float
     compilations: int
+    failed: Mapping[int, str] = MappingProxyType({})  # by seed, why it stopped before its end
+    signal: int = 0  # the one that asked to stop
 
 
 Observer = Callable[[Progress], bool | None]
@@ -112,17 +114,23 @@ def train_run(
     notice: Say = lambda text: None,
     leave: Callable[[], None] | None = None,
     reward: Reward | None = None,
+    trust: bool = False,
+    retry_failed: bool = False,
 ) -> Trained:
     """Train a run to its end, from its last whole checkpoint or from its config.
 
     A run that was given a reward in Python needs it again. `loggers` take every report; "tensorboard" and "wandb"
-    name those of pcpg.runs.loggers.
+    name those of pcpg.runs.loggers. An environment from a module that the folder names is made with `trust` alone. A
+    seed with a number that is not finite is left behind as failed; with `retry_failed` such seeds go on.
 
     Ctrl-C ends the training after the round, with `finished` false; a second one calls `leave` where it is given.
     """
-    if folder.is_finished:
+    folder, is_over = opened_again(folder, notice)
+    failed = folder.read_summary().get("failed", {}) if is_over else {}
+    if is_over and not (failed and retry_failed):
         with opened(loggers, folder):  # those that are made by name take the reports there are
-            return Trained(True, False, 0, 0.0, 0.0, 0)
+            return Trained(True, False, 0, 0.0, 0.0, 0, {int(seed): str(cause) for seed, cause in failed.items()})
+    check_trust(folder, trust)
     enable_compile_cache()
     config = RunConfig.from_json(folder.config)
     with folder.lock(), stop_on_interrupt(notice, leave) as stop:
@@ -130,15 +138,20 @@ def train_run(
         agent = build_agent(config, own_source_covers(folder, config), reward)
         if budget.is_set and isinstance(agent, Agent):
             agent = dataclasses.replace(agent, budget=budget)
-        for text in agent.env.notices if isinstance(agent.env, HostEnvironment) else ():
-            notice(text)
-        agent, features = with_saved_features(folder, agent)
-        states, step, hashes = _restore(folder, agent, config, features, notice)
-        run = _Loop(folder, agent, states, step, hashes, features, observer, budget)
-        with opened(loggers, folder) as others:
-            run.loggers = (run.metrics, *others)
-            run.train(stop)
-    return run.trained()
+        try:
+            for text in agent.env.notices if isinstance(agent.env, HostEnvironment) else ():
+                notice(text)
+            record_environment(folder, config, agent.env)
+            agent, features = with_saved_features(folder, agent)
+            restored = restore(folder, agent, config, features, notice)
+            run = _Loop(folder, agent, restored, features, observer, notice, budget)
+            with opened(loggers, folder) as others:
+                run.loggers = (run.metrics, *others)
+                run.train(stop, retry_failed=retry_failed)
+        finally:
+            if isinstance(agent.env, HostEnvironment):
+                agent.env.close()
+    return run.trained()._replace(signal=stop.signal)
 
 
 class _Loop:
@@ -148,17 +161,19 @@ class _Loop:
         self,
         folder: RunFolder,
         agent: Agent,
-        states: list[SeedState],
-        step: int,
-        hashes: list[str],
+        restored: Restored,
         features: str | None,
         observer: Observer | None,
+        notice: Say,
         budget: Budget,
     ) -> None:
-        self.budget = budget
+        self.folder, self.agent, self.notice, self.budget = folder, agent, notice, budget
         self.is_stopped = False  # by the observer
-        self.folder, self.agent, self.states, self.step, self.hashes = folder, agent, states, step, hashes
-        self.features = features
+        self.states, self.step, self.hashes, self.failed = restored
+        step, self.features = self.step, features
+        lost = repaired(folder.timings)
+        if lost:
+            notice(f"{lost}; timings are for information only, those from there on are dropped")
         self.metrics, self.timings = JsonLines(folder.metrics), JsonLines(folder.timings)
         # What was reported after the checkpoint is reported again.
         self.metrics.truncate_to(step)
@@ -171,11 +186,19 @@ class _Loop:
         self.recent: deque[float] = deque(maxlen=5)  # seconds of the last rounds with updates
         self.steps_before = self._env_steps()
         self.saved, self.saved_at, self.save_seconds = step, self.began, 0.0
+        self.sealer = Sealer(folder)
+        for index, sha256 in enumerate(self.hashes):
+            self.sealer.add(folder.member(index), sha256)
 
-    def train(self, stop: threading.Event) -> None:
-        """Rounds until every seed is done or `stop` is set."""
+    def train(self, stop: Stop, *, retry_failed: bool = False) -> None:
+        """Rounds until every seed is done or has failed, or `stop` is set."""
+        if self.failed and retry_failed:
+            self.notice(f"trying again: {', '.join(f'seed {seed}' for seed in sorted(self.failed))}")
+            self.failed = {}
         if self.step == 0:
             self._save()  # before the first compilation, which may take long
+        else:
+            self._seal(finished=False)
         self._report_progress()
         while not self.is_done and not stop.is_set() and not self.is_stopped:
             self._round()
@@ -186,20 +209,31 @@ class _Loop:
 
     @property
     def is_done(self) -> bool:
-        return all(state.phase == DONE for state in self.states)
+        return not self._active
+
+    @property
+    def _active(self) -> list[int]:
+        """The places of the seeds that go on."""
+        return [i for i, state in enumerate(self.states) if state.phase != DONE and int(state.seed) not in self.failed]
 
     def trained(self) -> Trained:
         steps = self._env_steps() - self.steps_before
         compilations = sum(p.compilations - n for p, (n, _) in zip(self._programs, self.compiled_before, strict=True))
-        return Trained(self.is_done, self.is_stopped, steps, self._seconds(), self._compile_seconds(), compilations)
+        spent = self._seconds(), self._compile_seconds()
+        return Trained(self.is_done, self.is_stopped, steps, *spent, compilations, dict(self.failed))
 
     def _round(self) -> None:
         began = self._seconds()
-        active = [index for index, state in enumerate(self.states) if state.phase != DONE]
-        results = self.agent.step([self.states[index] for index in active])
+        active = self._active
+        results = self.agent.try_step([self.states[index] for index in active])
+        self._leave_behind(results)
         self.step += 1
         members = {}
-        for index, (state, report) in zip(active, results, strict=True):
+        for index, result in zip(active, results, strict=True):
+            if isinstance(result, NonFinite):
+                self.failed[int(self.states[index].seed)] = str(result)
+                continue
+            state, report = result
             self.states[index] = self.budget.after_round(state)
             record = {"step": self.step} | report.metrics
             self.latest[int(state.seed)] = record
@@ -209,6 +243,7 @@ class _Loop:
                 members[int(state.seed)] = report.member
         if members:
             self.hashes.append(self.folder.write_member(len(self.hashes), pack_members(members)))
+            self.sealer.add(self.folder.member(len(self.hashes) - 1), self.hashes[-1])
         seconds = self._seconds() - began
         self.timings.write({"step": self.step, "seconds": seconds, "compile_seconds": self._compile_seconds()})
         now = time.perf_counter()
@@ -218,10 +253,19 @@ class _Loop:
             self.recent.append(self._seconds() - began)
         self._report_progress()
 
+    def _leave_behind(self, results: list[Any]) -> None:
+        """Tell of the seeds that failed in a round; where none is left that has not, the run stops before it."""
+        errors = [result for result in results if isinstance(result, NonFinite)]
+        if errors and len(errors) + len(self.failed) == len(self.states):
+            raise errors[0]
+        for error in errors:
+            self.notice(f"failed, the other seeds go on: {error}")
+
     def _report_progress(self) -> None:
         if self.observer is None:
             return
-        left = max(self._rounds_left(state) for state in self.states)
+        going = [state for state in self.states if int(state.seed) not in self.failed]
+        left = max((self._rounds_left(state) for state in going), default=0)
         seconds_left = left * sum(self.recent) / len(self.recent) if self.recent else None
         covers = {int(state.seed): state.cover for state in self.states if state.cover is not None}
         records = [
@@ -229,10 +273,10 @@ class _Loop:
             for seed in sorted(self.latest)
         ]
         env_steps = self._env_steps() - self.steps_before
-        spent = max(self.budget.spent(state) for state in self.states) if self.budget.is_set else None
+        spent = max((self.budget.spent(state) for state in going), default=1.0) if self.budget.is_set else None
         if spent is not None and self.budget.limits.seconds and seconds_left is not None:
             seconds_left = min(seconds_left, max(0.0, self.budget.limits.seconds * (1 - spent)))
-        policies = {int(state.seed): state.policy for state in self.states}
+        policies = {int(state.seed): state.policy for state in going}
         progress = Progress(
             *(self.step, self.step + left, records, env_steps, self._seconds(), seconds_left, self._compiled),
             spent=spent,
@@ -248,10 +292,22 @@ class _Loop:
     def _save(self) -> None:
         began = time.perf_counter()
         self.metrics.sync()
-        state = {"members": self.hashes, "features": self.features, "device": device_kind()}
+        state = {
+            "members": self.hashes,
+            "features": self.features,
+            "device": device_kind(),
+            "metrics": self.metrics.seal,
+        }
+        state |= {"failed": {str(seed): cause for seed, cause in self.failed.items()}} if self.failed else {}
         checkpoints.save(self.folder.checkpoints, self.step, pack_states(self.states), state)
+        self._seal(finished=False)
         self.saved, self.saved_at = self.step, time.perf_counter()
         self.save_seconds = self.saved_at - began
+
+    def _seal(self, *, finished: bool) -> None:
+        """Tie the files together; last, so that what the manifest knows is on disk."""
+        lines = {log.path.name: log for log in (self.metrics, self.timings)}
+        self.sealer.seal(self.step, lines, finished=finished)
 
     def _finish(self) -> None:
         write_arrays(self.folder.policy, final_policies(self.states))
@@ -261,10 +317,16 @@ class _Loop:
                 "seeds": [int(state.seed) for state in self.states],
                 "env_steps": [int(state.env_steps) for state in self.states],
                 "policies": [0 if state.cover is None else int(state.cover.size) for state in self.states],
-                "final_return": [_finite(state.last_return) for state in self.states],
-                "best_return": [_finite(state.best_return) for state in self.states],
+                "final_return": [self._reached(state, state.last_return) for state in self.states],
+                "best_return": [self._reached(state, state.best_return) for state in self.states],
             }
+            | ({"failed": {str(seed): cause for seed, cause in self.failed.items()}} if self.failed else {})
         )
+        self._seal(finished=True)
+
+    def _reached(self, state: SeedState, value: np.ndarray) -> float | None:
+        """A return at the end; a seed that failed has none."""
+        return float(value) if np.isfinite(value) and int(state.seed) not in self.failed else None
 
     @property
     def _programs(self) -> tuple[Any, ...]:
@@ -282,30 +344,3 @@ class _Loop:
 
     def _env_steps(self) -> int:
         return sum(int(state.env_steps) for state in self.states)
-
-
-def _restore(
-    folder: RunFolder, agent: Agent, config: RunConfig, features: str | None, notice: Say
-) -> tuple[list[SeedState], int, list[str]]:
-    fresh = [agent.init(seed) for seed in config.seed_list]
-    checkpoint = checkpoints.load_latest(folder.checkpoints)
-    if checkpoint is None:
-        given = list(config.source.get("members", []))
-        folder.drop_members(len(given))
-        return fresh, 0, given
-    for skipped in checkpoint.skipped:
-        notice(f"{skipped.reason}; going back to the checkpoint of step {checkpoint.step}")
-    changed = what_changed(checkpoint.state.get("device"), checkpoint.versions)
-    if changed:
-        notice(f"saved with {changed}: bit-exact resume is not guaranteed")
-    check_features(folder, features, checkpoint.state.get("features"))
-    hashes = list(checkpoint.state["members"])
-    given = len(config.source.get("members", []))  # the cover that it exploits; what comes after is its own
-    own = list(enumerate(hashes))[given:]
-    members = needing_all(lambda: [folder.read_member(index, sha256) for index, sha256 in own])
-    folder.drop_members(len(hashes))
-    return unpack_states(checkpoint.arrays, fresh, members), checkpoint.step, hashes
-
-
-def _finite(value: np.ndarray) -> float | None:
-    return float(value) if np.isfinite(value) else None

@@ -30,12 +30,13 @@ from pcpg.practice.agent import Agent, Covers
 from pcpg.practice.kept import Batch, Kept
 from pcpg.practice.replay_state import ReplayState, no_members
 from pcpg.run_config import RunConfig
-from pcpg.runs import checkpoints
-from pcpg.runs.arrays import encode_arrays, flatten, read_arrays, unflatten, write_arrays
+from pcpg.runs.arrays import encode_arrays, flatten, unflatten, write_arrays
+from pcpg.runs.disk import exists
 from pcpg.runs.errors import DamagedFile, DoesNotFit, NotARun
-from pcpg.runs.folder import RunFolder
+from pcpg.runs.folder import Notice, RunFolder
 from pcpg.state import Member, SeedState
 from pcpg.training.going_on import arrays_so_far
+from pcpg.training.trust import environment_of
 
 Arrays = dict[str, np.ndarray]
 
@@ -63,10 +64,16 @@ def unpack_states(
         cover = start.cover
         if cover is not None and cover.size == 0:  # not one that was there before the first round
             head: Any = state.cover
-            own = [unpack_member(int(start.seed), start.policy, part) for part in members[: int(head.size)]]
+            parts = parts_of(int(start.seed), members)[: int(head.size)]
+            own = [unpack_member(int(start.seed), start.policy, part) for part in parts]
             cover = dataclasses.replace(stack_members(cover, own), weights=head.weights)
         states.append(state._replace(cover=cover))
     return states
+
+
+def parts_of(seed: int, members: Sequence[Mapping[str, np.ndarray]]) -> list[Mapping[str, np.ndarray]]:
+    """The member files that hold a member of a seed: one that failed for a while has no part in some."""
+    return [part for part in members if any(name.startswith(f"{seed}/") for name in part)]
 
 
 def pack_members(members: Mapping[int, Member]) -> Arrays:
@@ -106,7 +113,7 @@ def final_policies(states: Sequence[SeedState]) -> Arrays:
 
 def read_policies(folder: RunFolder, config: RunConfig, env: Environment, kind: str) -> list[ActorCritic]:
     """The final or the best policy of each seed."""
-    arrays = read_arrays(folder.policy) if folder.is_finished else arrays_so_far(folder)
+    arrays = folder.read_arrays(folder.policy) if folder.is_finished else arrays_so_far(folder)
     like = policy_template(config, env)
     return [
         unflatten(
@@ -140,7 +147,7 @@ def _with_data(
     assert kept is not None
     room = state.model.landmarks.capacity
     cover = no_members(len(state.model.w), room)
-    for part in members[: int(state.batches)]:
+    for part in parts_of(int(start.seed), members)[: int(state.batches)]:
         own = _of_seed(int(start.seed), part)
         kept.restore(_batch(own))
         if own[".features"] == state.features:
@@ -166,10 +173,11 @@ def _of_seed(seed: int, arrays: Mapping[str, np.ndarray]) -> Arrays:
 # Covers.
 
 
-def covers_of(folder: RunFolder, config: RunConfig, seeds: Sequence[int]) -> list[Cover[ActorCritic]]:
+def covers_of(
+    folder: RunFolder, config: RunConfig, seeds: Sequence[int], env: Environment, notice: Notice = lambda text: None
+) -> list[Cover[ActorCritic]]:
     """The covers of some seeds as of the last checkpoint; every file is read once."""
-    checkpoint = checkpoints.load_latest(folder.checkpoints)
-    env = config.make_env()
+    checkpoint = folder.newest_checkpoint(notice)
     weights: dict[int, np.ndarray] = {}
     for seed in seeds:
         name = f"{seed}/.cover"
@@ -189,16 +197,17 @@ def describe_source(folder: RunFolder) -> dict[str, Any]:
     Every file of the cover is read: a damaged one is named now.
     """
     steps = folder.read_summary()["env_steps"]
-    config = RunConfig.from_json(folder.config)
+    env = environment_of(folder)
+    config = RunConfig.from_json(folder.config, env)
     if config.source:
         raise NotARun(f"{folder.path} itself exploits a cover: use that of {config.source['run']}")
-    checkpoint = checkpoints.load_latest(folder.checkpoints)
+    checkpoint = folder.newest_checkpoint()
     members = checkpoint.state["members"] if checkpoint else []
     if keeps_data(config):
         needing_all(lambda: [folder.read_member(index, sha256) for index, sha256 in enumerate(members)])
         weights: list[list[float]] = [[] for _ in steps]
     else:
-        weights = [cover.weights.tolist() for cover in covers_of(folder, config, config.seed_list)]
+        weights = [cover.weights.tolist() for cover in covers_of(folder, config, config.seed_list, env)]
     covers = {
         str(seed): {"weights": own, "env_steps": env_steps}
         for seed, own, env_steps in zip(config.seed_list, weights, steps, strict=True)
@@ -248,7 +257,7 @@ def own_source_covers(folder: RunFolder, config: RunConfig) -> Covers | None:
     if not config.source:
         return None
     for index, sha256 in enumerate(config.source["members"]):
-        if not folder.member(index).exists():
+        if not exists(folder.member(index)):
             try:
                 arrays = RunFolder.open(config.source["run"]).read_member(index, sha256)
             except NotARun as error:
@@ -275,10 +284,12 @@ def _read_covers(
 ) -> Covers:
     like = policy_template(config, env)
     members: dict[int, list[Member]] = {seed: [] for seed in weights}
-    for index in range(max(map(len, weights.values()))):
-        arrays = folder.read_member(index, hashes[index])
+    for index, sha256 in enumerate(hashes):
+        if all(len(members[seed]) == len(own) for seed, own in weights.items()):
+            break
+        arrays = folder.read_member(index, sha256)
         for seed, own in weights.items():
-            if index < len(own):
+            if len(members[seed]) < len(own) and parts_of(seed, [arrays]):
                 members[seed].append(unpack_member(seed, like, arrays))
     covers: Covers = {}
     for seed, own in weights.items():
@@ -297,7 +308,7 @@ def with_saved_features(folder: RunFolder, agent: Agent) -> tuple[Agent, str | N
     """
     if agent.phi is None or not (arrays := flatten(agent.phi)):
         return agent, None
-    if not folder.features.exists():
+    if not exists(folder.features):
         return agent, write_arrays(folder.features, arrays)
     phi = read_features(folder, agent.phi)
     data = encode_arrays(flatten(phi))
@@ -306,12 +317,17 @@ def with_saved_features(folder: RunFolder, agent: Agent) -> tuple[Agent, str | N
     return agent, hashlib.sha256(data).hexdigest()
 
 
-def read_features(folder: RunFolder, drawn: FeatureMap) -> FeatureMap:
-    """The feature map as it was saved; `drawn` is one of the same shape, and the answer where none was saved."""
-    if not folder.features.exists():
+def read_features(folder: RunFolder, drawn: FeatureMap, *, is_drawn: bool = True) -> FeatureMap:
+    """The feature map as it was saved; `drawn` is one of the same shape, and the answer where none was saved.
+
+    Where it has no more than the shape of the true one, `is_drawn` is false.
+    """
+    if not exists(folder.features):
+        if not is_drawn and flatten(drawn):
+            raise DamagedFile(folder.features, "missing, and without the environment it cannot be drawn again")
         return drawn
     try:
-        return unflatten(drawn, read_arrays(folder.features))
+        return unflatten(drawn, folder.read_arrays(folder.features))
     except DoesNotFit as error:
         raise DamagedFile(folder.features, f"not the feature map of this run: {error}") from error
 

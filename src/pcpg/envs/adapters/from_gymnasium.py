@@ -1,19 +1,22 @@
 """A Gymnasium environment, or a vector of them, as an environment on the host."""
 
+import atexit
+import contextlib
 import dataclasses
 import functools
-import signal
 import sys
+import weakref
 from collections.abc import Callable
 from typing import Any
 
 import gymnasium
 import numpy as np
 from gymnasium import spaces
-from gymnasium.vector import AsyncVectorEnv, VectorEnv
+from gymnasium.vector import VectorEnv
 
 from pcpg.envs.adapters.players import PlainPlayers, VectorPlayers
 from pcpg.envs.adapters.spaces import Actions, Observations, actions_of, observations_of
+from pcpg.envs.adapters.workers import WorkerPlayers
 from pcpg.envs.host import HostEnvironment, Players
 from pcpg.envs.options import InvalidOption, require_int
 from pcpg.envs.spaces import Box, Discrete, Image, MultiDiscrete
@@ -23,12 +26,6 @@ LARGEST = 1e6
 
 Maker = Callable[[], Any]
 """Makes a gymnasium.Env or a gymnasium.vector.VectorEnv."""
-
-
-def _in_worker(make: Maker) -> Any:
-    """An environment in a process of its own, which leaves Ctrl-C to the one that trains: a round is finished first."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    return make()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,16 +40,23 @@ class GymnasiumEnv(HostEnvironment):
     """Environments that play side by side."""
     workers: int = 0
     """Processes that step an environment each, beside this one; 0: all are stepped here."""
+    step_timeout: float = 0.0
+    """Seconds that a step or a reset may take; 0: as long as it takes."""
 
     def __post_init__(self) -> None:
         require_int("max_steps", self.max_steps_wanted, minimum=0)
         require_int("num_envs", self.num_envs, minimum=1)
         require_int("workers", self.workers, minimum=0)
+        if isinstance(self.step_timeout, bool) or not isinstance(self.step_timeout, int | float):
+            raise InvalidOption(f"step_timeout must be a number of seconds, got {self.step_timeout!r}")
+        if not 0 <= self.step_timeout < 1e9:
+            raise InvalidOption(f"step_timeout must be 0 (no limit) or more, got {self.step_timeout!r}")
 
     @functools.cached_property
     def _first(self) -> Any:
         """One environment, to ask for its spaces; it plays too."""
         env = self.make()
+        _OPEN[id(self)] = self
         if not isinstance(env, gymnasium.Env | VectorEnv):
             raise InvalidOption(
                 f"{self.name} must give a gymnasium.Env or a gymnasium.vector.VectorEnv, got a {type(env).__name__}"
@@ -71,8 +75,13 @@ class GymnasiumEnv(HostEnvironment):
 
     @functools.cached_property
     def _actions(self) -> Actions:
-        vector = isinstance(self._first, VectorEnv)
-        return actions_of(self._first.single_action_space if vector else self._first.action_space)
+        return actions_of(self.declared_spaces["action"])
+
+    @property
+    def declared_spaces(self) -> dict[str, gymnasium.Space[Any]]:
+        """Its spaces as Gymnasium has them, for the files of a run."""
+        actions = "single_action_space" if isinstance(self._first, VectorEnv) else "action_space"
+        return {"observation": declared_space(self._first), "action": getattr(self._first, actions)}
 
     @property
     def observation_space(self) -> Box | Image:
@@ -128,11 +137,18 @@ class GymnasiumEnv(HostEnvironment):
         if isinstance(self._first, VectorEnv):
             return VectorPlayers(self._first, self._observations, self._actions)
         if self.workers:
-            # Not by fork: JAX has threads, and a copy of a process with threads may hang.
-            vector = AsyncVectorEnv([functools.partial(_in_worker, self.make)] * self.workers, context="forkserver")
-            return VectorPlayers(vector, self._observations, self._actions)
+            return WorkerPlayers(self.make, self.workers, self._observations, self._actions, self.step_timeout)
         envs = [self._first, *(self.make() for _ in range(self.num_envs - 1))]
-        return PlainPlayers(envs, self._observations, self._actions)
+        return PlainPlayers(envs, self._observations, self._actions, self.step_timeout)
+
+    def close(self) -> None:
+        """Close all environments that were made, with their processes; they are made anew when next asked for."""
+        made: Any = [vars(self).pop(name, None) for name in ("_players", "_first")]
+        _OPEN.pop(id(self), None)
+        for one in made:
+            with contextlib.suppress(Exception):  # it is gone one way or the other
+                if one is not None:
+                    one.close()
 
     def encode(self, observation: Any) -> np.ndarray:
         """An observation of the environment as networks see it."""
@@ -141,6 +157,15 @@ class GymnasiumEnv(HostEnvironment):
     def decode(self, action: np.ndarray) -> Any:
         """An action of a policy as the environment takes it."""
         return self._actions.decode(np.asarray(action)[None])[0]
+
+
+_OPEN: "weakref.WeakValueDictionary[int, GymnasiumEnv]" = weakref.WeakValueDictionary()
+
+
+@atexit.register
+def _close_all() -> None:
+    for env in list(_OPEN.values()):
+        env.close()
 
 
 def time_limit(env: Any) -> int | None:

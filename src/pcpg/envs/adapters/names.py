@@ -1,22 +1,26 @@
 """Other people's environments by name: gymnasium:ID, bsuite:NAME, gymnax:NAME; and those of a Python function.
 
-Options of ours (`max_steps`, `num_envs`, `workers`) are taken out; the others go to whoever makes the environment.
+Options of ours (`max_steps`, `num_envs`, `workers`, `step_timeout`) are taken out; the others go to whoever makes the
+environment.
 """
 
 import contextlib
 import functools
 import importlib
+import importlib.util
 import json
 import re
+import sysconfig
 import warnings
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from pcpg.envs.functions import Functions
 from pcpg.envs.options import InvalidOption, nearest
 from pcpg.envs.protocol import Environment
 
-OURS: dict[str, Any] = {"max_steps": 0, "num_envs": 32, "workers": 0}
+OURS: dict[str, Any] = {"max_steps": 0, "num_envs": 32, "workers": 0, "step_timeout": 0.0}
 """Options of every environment on the host, with their defaults."""
 
 OWN: dict[str, dict[str, Any]] = {
@@ -51,9 +55,59 @@ def is_on_host(env_id: str) -> bool:
     return is_adapted(env_id) and not env_id.startswith("gymnax:")
 
 
+class Untrusted(ValueError):
+    """An environment that a run folder names and that lies in a module which nobody vouched for."""
+
+
+def outside_module(env_id: str, options: Mapping[str, Any]) -> str | None:
+    """What making an environment would import or open beyond what is installed here and known; None: nothing.
+
+    Known are the library's environments, those of Gymnasium itself, and those of the packages of our extras. A function
+    that a user gave in Python is none of a folder's doing.
+    """
+    prefix, _, name = env_id.partition(":")
+    if not is_adapted(env_id) or prefix == PYTHON:
+        return None
+    package = MODULES.get(name.split("-")[0]) if prefix == "gymnasium" else PACKAGES[prefix]
+    if ":" in name:
+        return f"the module {name.partition(':')[0]!r}"
+    if package is not None and not _is_installed(package):
+        return f"the module {package!r}, which is not installed as a package"
+    if prefix == "gymnasium" and package is None:
+        import gymnasium
+
+        entry = getattr(gymnasium.registry.get(name), "entry_point", "gymnasium.")  # an unknown name imports nothing
+        if not isinstance(entry, str) or not entry.startswith("gymnasium."):
+            return f"the module {entry.partition(':')[0] if isinstance(entry, str) else entry!r}"
+    strange = [key for key, value in options.items() if not _is_simple(value)]
+    return f"what its option {strange[0]!r} names" if strange else None
+
+
+def _is_installed(package: str) -> bool:
+    """Whether a package would come from where packages are installed, and not from a folder that lies about."""
+    spec = importlib.util.find_spec(package)
+    places = {Path(path).resolve() for key, path in sysconfig.get_paths().items() if key in ("purelib", "platlib")}
+    found = Path(spec.origin).resolve() if spec is not None and spec.origin else None
+    return spec is None or (found is not None and any(found.is_relative_to(place) for place in places))
+
+
+def _is_simple(value: Any) -> bool:
+    """Whether an option is a number, a word or a list of them: a path or the name of a module is none."""
+    if isinstance(value, list | tuple):
+        return all(_is_simple(item) for item in value)
+    if isinstance(value, str):
+        return re.fullmatch(r"[\w -]*", value) is not None
+    return value is None or isinstance(value, bool | int | float)
+
+
 def is_own_function(env_id: str) -> bool:
     """Whether an id is that of an environment which a Python function makes."""
     return env_id.startswith(f"{PYTHON}:")
+
+
+def knows_function(env_id: str) -> bool:
+    """Whether the function of an id was given in this process."""
+    return _FUNCTIONS.find(env_id) is not None
 
 
 def register_function(function: Callable[..., Any]) -> str:

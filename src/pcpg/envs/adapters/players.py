@@ -9,7 +9,12 @@ An episode is played from its own seed to its end, and the observation after its
 A vector cannot move some of its environments alone: those whose episode is over play on, and nobody looks.
 """
 
-from collections.abc import Sequence
+import contextlib
+import signal
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import gymnasium
@@ -18,16 +23,36 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, Vecto
 from gymnasium.vector.utils import iterate
 
 from pcpg.envs.adapters.spaces import Actions, Observations
-from pcpg.envs.host import Moved
+from pcpg.envs.host import EnvironmentFailed, Moved
 from pcpg.envs.options import InvalidOption
 
 
 class PlainPlayers:
     """Single environments, stepped one after the other; ended ones are left alone."""
 
-    def __init__(self, envs: Sequence[gymnasium.Env[Any, Any]], observations: Observations, actions: Actions) -> None:
-        self.envs, self.observations, self.actions = list(envs), observations, actions
+    def __init__(
+        self,
+        envs: Sequence[gymnasium.Env[Any, Any]],
+        observations: Observations,
+        actions: Actions,
+        timeout: float = 0.0,
+    ) -> None:
+        self.envs, self.observations, self.actions, self.timeout = list(envs), observations, actions, timeout
         self._seen = np.zeros((len(self.envs), *observations.space.shape), observations.space.dtype)
+        self._seeds: list[int] = []
+        self._step, self._at = 0, 0
+
+    @property
+    def where(self) -> dict[str, int]:
+        """The place at which something may just have gone wrong."""
+        seed = {"episode seed": self._seeds[self._at]} if self._at < len(self._seeds) else {}
+        return seed | {"step": self._step, "environment": self._at}
+
+    def close(self) -> None:
+        """Close the environments."""
+        for env in self.envs:
+            with contextlib.suppress(Exception):  # it is gone one way or the other
+                env.close()
 
     @property
     def count(self) -> int:
@@ -35,8 +60,11 @@ class PlainPlayers:
 
     def reset(self, seeds: list[int]) -> np.ndarray:
         """Start an episode in the first environments."""
+        self._seeds, self._step = list(seeds), 0
         for index, seed in enumerate(seeds):
-            self._seen[index] = self.observations.encode(_first(self.envs[index].reset(seed=seed)))
+            self._at = index
+            found = self._within_limit(lambda env=self.envs[index], seed=seed: env.reset(seed=seed))
+            self._seen[index] = self.observations.encode(first_observation(found))
         return self._seen[: len(seeds)]
 
     def step(self, actions: np.ndarray, alive: np.ndarray) -> Moved:
@@ -44,12 +72,20 @@ class PlainPlayers:
         decoded = self.actions.decode(actions)
         choices = decoded.tolist() if decoded.ndim == 1 else decoded  # a discrete action is a Python integer
         encode, seen, envs = self.observations.encode, self._seen, self.envs
-        outcomes = np.zeros((3, len(actions)))
+        outcomes, limited = np.zeros((3, len(actions))), self.timeout > 0
         for index in np.flatnonzero(alive).tolist():
-            observation, reward, terminated, truncated, _ = envs[index].step(choices[index])
+            self._at = index
+            env, choice = envs[index], choices[index]
+            moved = self._within_limit(lambda env=env, choice=choice: env.step(choice)) if limited else env.step(choice)
+            observation, reward, terminated, truncated, _ = moved
             seen[index] = encode(observation)
-            outcomes[:, index] = _number(reward), bool(terminated), bool(truncated)
+            outcomes[:, index] = reward_number(reward), bool(terminated), bool(truncated)
+        self._step += 1
         return Moved(seen[: len(actions)], outcomes[0], outcomes[1] > 0, outcomes[2] > 0)
+
+    def _within_limit(self, call: Callable[[], Any]) -> Any:
+        with time_limit_of(self.timeout):
+            return call()
 
 
 class VectorPlayers:
@@ -59,6 +95,18 @@ class VectorPlayers:
         self.vector, self.observations, self.actions = vector, observations, actions
         self.mode = autoreset_mode(vector)
         self._over = np.zeros(vector.num_envs, bool)  # where a reset is due, for DISABLED
+        self._seed, self._step = 0, 0
+
+    @property
+    def where(self) -> dict[str, int]:
+        """The place at which something may just have gone wrong; which of its environments, the vector knows."""
+        return {"first episode seed": self._seed, "step": self._step}
+
+    def close(self) -> None:
+        """Close the environments, with their processes where they have any."""
+        hard = {"terminate": True} if isinstance(self.vector.unwrapped, AsyncVectorEnv) else {}
+        with contextlib.suppress(Exception), warnings.catch_warnings(action="ignore"):
+            self.vector.close(**hard)
 
     @property
     def count(self) -> int:
@@ -66,11 +114,12 @@ class VectorPlayers:
 
     def reset(self, seeds: list[int]) -> np.ndarray:
         """Start an episode in every environment; those without a seed get that of the last."""
+        self._seed, self._step = seeds[0], 0
         padded = seeds + [seeds[-1]] * (self.count - len(seeds))
         # Other vectors than Gymnasium's two take one integer, and give each environment its own from that.
         has_list = isinstance(self.vector.unwrapped, SyncVectorEnv | AsyncVectorEnv)
         seed: Any = padded if has_list else padded[0]
-        observation = _first(self.vector.reset(seed=seed))
+        observation = first_observation(self.vector.reset(seed=seed))
         self._over[:] = False
         return self._encoded(observation)[: len(seeds)]
 
@@ -87,12 +136,32 @@ class VectorPlayers:
         if self.mode is AutoresetMode.SAME_STEP:
             for index in np.flatnonzero(self._over):
                 seen[index] = self.observations.encode(info["final_obs"][index])
+        self._step += 1
         ended = (np.array(terminated, bool), np.array(truncated, bool))
         return Moved(seen[:n], _numbers(reward, self.count)[:n], ended[0][:n], ended[1][:n])
 
     def _encoded(self, observation: Any) -> np.ndarray:
         parts = iterate(self.vector.observation_space, observation)
         return np.stack([self.observations.encode(part) for part in parts])
+
+
+@contextlib.contextmanager
+def time_limit_of(seconds: float) -> Iterator[None]:
+    """End what is done in here after so many seconds (0: never), as far as Python can interrupt it."""
+    if not seconds or threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
+        yield
+        return
+
+    def expire(signum: int, frame: Any) -> None:
+        raise EnvironmentFailed(f"it did not answer within {seconds:g} s (--env.step-timeout)")
+
+    before, began = signal.signal(signal.SIGALRM, expire), time.monotonic()
+    left, interval = signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, max(left - (time.monotonic() - began), 0.001) if left else 0.0, interval)
+        signal.signal(signal.SIGALRM, signal.SIG_DFL if before is None else before)
 
 
 def autoreset_mode(vector: VectorEnv[Any, Any, Any]) -> AutoresetMode:
@@ -107,7 +176,7 @@ def autoreset_mode(vector: VectorEnv[Any, Any, Any]) -> AutoresetMode:
         ) from None
 
 
-def _first(result: Any) -> Any:
+def first_observation(result: Any) -> Any:
     """The observation of what a reset returned."""
     if not isinstance(result, tuple | list) or len(result) != 2:
         got = f"{type(result).__name__} of length {len(result)}" if hasattr(result, "__len__") else repr(result)
@@ -115,7 +184,7 @@ def _first(result: Any) -> Any:
     return result[0]
 
 
-def _number(reward: Any) -> float:
+def reward_number(reward: Any) -> float:
     """A reward as a number; an array with one entry counts as one."""
     if isinstance(reward, float | int):
         return reward

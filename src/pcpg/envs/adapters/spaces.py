@@ -13,6 +13,7 @@
 An observation that does not fit its space, by its shape or by a code out of range, is refused with a ValueError.
 """
 
+import base64
 import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -250,3 +251,59 @@ def _bounds(space: gymnasium.Space[Any]) -> tuple[float, float]:
         low, high = float(space.low.min()), float(space.high.max())
         return (low, high) if low < high else (low, low + 1.0)
     return 0.0, 1.0
+
+
+# Spaces in the files of a run.
+
+
+def space_to_json(space: gymnasium.Space[Any]) -> dict[str, Any]:
+    """A space as JSON values; of text only that it is text."""
+    if _is_text(space):
+        return {"kind": "Text"}
+    if isinstance(space, spaces.Dict):
+        return {"kind": "Dict", "parts": [[key, space_to_json(part)] for key, part in space.spaces.items()]}
+    if isinstance(space, spaces.Tuple):
+        return {"kind": "Tuple", "parts": [space_to_json(part) for part in space.spaces]}
+    if isinstance(space, spaces.Discrete):
+        return {"kind": "Discrete", "n": int(space.n), "start": int(space.start)}
+    arrays = {spaces.Box: ("low", "high"), spaces.MultiDiscrete: ("nvec", "start"), spaces.MultiBinary: ()}
+    for kind, names in arrays.items():
+        if isinstance(space, kind):
+            found = {name: _array_to_json(np.asarray(getattr(space, name), space.dtype)) for name in names}
+            return {"kind": kind.__name__, "shape": list(space.shape or ()), "dtype": str(space.dtype)} | found
+    raise InvalidOption(f"{space} is not supported; supported are {OBSERVATIONS}")
+
+
+def space_of_json(content: Mapping[str, Any]) -> gymnasium.Space[Any]:
+    """The space that `space_to_json` wrote down."""
+    kind = content["kind"]
+    if kind == "Text":
+        return spaces.Text(1)
+    if kind == "Dict":
+        return spaces.Dict({str(key): space_of_json(part) for key, part in content["parts"]})
+    if kind == "Tuple":
+        return spaces.Tuple([space_of_json(part) for part in content["parts"]])
+    if kind == "Discrete":
+        return spaces.Discrete(int(content["n"]), start=int(content["start"]))
+    shape, dtype = tuple(int(size) for size in content["shape"]), np.dtype(str(content["dtype"]))
+    if dtype.kind not in "biuf" or math.prod(shape) > 10**8:
+        raise ValueError(f"a space of {dtype} and shape {shape}")
+    if kind == "MultiBinary":
+        return spaces.MultiBinary(list(shape))
+    names = {"Box": ("low", "high"), "MultiDiscrete": ("nvec", "start")}[kind]
+    one, other = (_array_of_json(content[name], shape, dtype) for name in names)
+    if kind == "Box":
+        return spaces.Box(one, other, shape, dtype.type)
+    return spaces.MultiDiscrete(one, dtype=dtype.type, start=other)
+
+
+def _array_to_json(array: np.ndarray) -> str:
+    """The bytes of an array; of one number where all entries are the same."""
+    first = array.reshape(-1)[:1]
+    is_same = array.size > 0 and bool(np.all(array == first))
+    return base64.b64encode((first if is_same else np.ascontiguousarray(array)).tobytes()).decode("ascii")
+
+
+def _array_of_json(text: str, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    flat = np.frombuffer(base64.b64decode(text), dtype)
+    return (np.broadcast_to(flat, shape) if flat.size == 1 else flat.reshape(shape)).copy()

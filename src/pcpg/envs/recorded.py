@@ -1,0 +1,256 @@
+"""What a run folder says of its environment, so that whoever reads the folder need not make it.
+
+Spaces, the length of an episode, the layout of grid cells and the solved return are written down when a run starts.
+From them `recorded` makes an environment that knows all this and plays nothing: making the true one may import a module
+that the folder names, and that is for whoever trusts the folder.
+"""
+
+import base64
+import dataclasses
+import functools
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import jax
+import numpy as np
+
+from pcpg.envs.host import HostEnvironment, Players
+from pcpg.envs.protocol import CellGrid, Environment, Step
+from pcpg.envs.spaces import Box, Discrete, Image, MultiDiscrete, Space
+
+SPACES = {kind.__name__: kind for kind in (Discrete, MultiDiscrete, Box, Image)}
+LARGEST = 3e38  # what stands for an infinite bound: JSON has no infinity
+
+
+class NotMade(ValueError):
+    """An environment that is only known from a run folder and cannot be played."""
+
+
+def describe(name: str, env: Environment[Any, Any], seeds: Iterable[int]) -> dict[str, Any]:
+    """All that readers of a run's folder need to know of its environment, as JSON values."""
+    cells = env.cells
+    closed = {}
+    if cells is not None:
+        for seed in sorted(set(seeds)):
+            is_open = env.reachable_cells(env.instance(seed))
+            if not is_open.all():
+                closed[str(seed)] = base64.b64encode(np.packbits(is_open).tobytes()).decode("ascii")
+    on_host = isinstance(env, HostEnvironment)
+    return {
+        "env": name,
+        "observation_space": _space_to_json(env.observation_space),
+        "action_space": _space_to_json(env.action_space),
+        "max_steps": env.max_steps,
+        "evaluation_steps": env.evaluation_env.max_steps,
+        "solved_return": env.solved_return,
+        "is_reward_free": env.is_reward_free,
+        "tasks": env.tasks,
+        "cells": None if cells is None else [list(part) for part in cells],
+        "reachable": closed,
+        "on_host": on_host,
+        "notices": list(env.notices) if on_host else [],
+        "spaces": _host_spaces(env) if on_host else None,
+    }
+
+
+def recorded(name: str, content: Mapping[str, Any]) -> Environment[Any, Any]:
+    """An environment as `describe` wrote it down; `ValueError` where that is not what it says."""
+    try:
+        if content["env"] != name:
+            raise ValueError(f"it describes {content['env']!r}, not {name!r}")
+        facts = _facts(name, content)
+        return RecordedHost(facts) if content["on_host"] else Recorded(facts)
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        raise ValueError(f"not a description of an environment: {error!r:.200}") from error
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Facts:
+    """What is known of an environment."""
+
+    name: str
+    observation_space: Any
+    action_space: Any
+    max_steps: int
+    evaluation_steps: int
+    solved_return: float | None
+    is_reward_free: bool
+    tasks: int
+    cells: CellGrid | None
+    reachable: Mapping[str, str]
+    notices: tuple[str, ...]
+    spaces: Mapping[str, Any] | None
+
+
+def _facts(name: str, content: Mapping[str, Any]) -> Facts:
+    cells = content["cells"]
+    grid = None if cells is None else CellGrid(*(tuple(str(label) for label in part) for part in cells))
+    if grid is not None and grid.size > 10_000_000:
+        raise ValueError(f"{grid.size:,} grid cells")
+    solved = content["solved_return"]
+    steps, longest, tasks = (int(content[key]) for key in ("max_steps", "evaluation_steps", "tasks"))
+    if min(steps, longest, tasks) < 1:
+        raise ValueError("max_steps, evaluation_steps and tasks must be at least 1")
+    return Facts(
+        name,
+        _space_of_json(content["observation_space"]),
+        _space_of_json(content["action_space"]),
+        steps,
+        longest,
+        None if solved is None else float(solved),
+        bool(content["is_reward_free"]),
+        tasks,
+        grid,
+        dict(content["reachable"]),
+        tuple(str(text) for text in content["notices"]),
+        content["spaces"],
+    )
+
+
+class _Known(Environment[Any, Any]):
+    """What is written down answers; what would play refuses."""
+
+    facts: Facts
+
+    @property
+    def observation_space(self) -> Space:
+        return self.facts.observation_space
+
+    @property
+    def action_space(self) -> Space:
+        return self.facts.action_space
+
+    @property
+    def max_steps(self) -> int:
+        return self.facts.max_steps
+
+    @property
+    def tasks(self) -> int:
+        return self.facts.tasks
+
+    @property
+    def cells(self) -> CellGrid | None:
+        return self.facts.cells
+
+    @property
+    def can_render(self) -> bool:
+        return False
+
+    @property
+    def solved_return(self) -> float | None:
+        return self.facts.solved_return
+
+    @property
+    def is_reward_free(self) -> bool:
+        return self.facts.is_reward_free
+
+    @property
+    def evaluation_env(self) -> "Environment[Any, Any]":
+        if self.facts.evaluation_steps == self.facts.max_steps:
+            return self
+        return type(self)(dataclasses.replace(self.facts, max_steps=self.facts.evaluation_steps))  # pyright: ignore
+
+    def instance(self, seed: int) -> Any:
+        return seed  # all that is known of an instance goes by its seed
+
+    def reachable_cells(self, params: Any) -> np.ndarray:
+        packed = self.facts.reachable.get(str(params))
+        if packed is None:
+            return np.ones(self.num_cells, bool)
+        is_open = np.unpackbits(np.frombuffer(base64.b64decode(packed), np.uint8), count=self.num_cells).astype(bool)
+        return is_open
+
+    def examples(self, rng: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarray]:
+        """Made-up pairs: the shapes of a feature map follow from them, its numbers lie in the folder."""
+        seen = rng.uniform(0.0, 1.0, (count, *self.observation_space.shape)).astype(self.observation_space.dtype)
+        return seen, rng.integers(0, 1, (count, *self.action_space.shape)).astype(self.action_space.dtype)
+
+    def reset(self, key: jax.Array, params: Any) -> tuple[jax.Array, Any]:
+        raise self.refusal
+
+    def transition(self, key: jax.Array, state: Any, action: jax.Array, params: Any) -> Step[Any]:
+        raise self.refusal
+
+    @property
+    def refusal(self) -> NotMade:
+        return NotMade(f"{self.facts.name} is only known from the run folder: nothing can be played on it")
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Recorded(_Known):
+    """An environment that is compiled, as a run folder describes it."""
+
+    facts: Facts
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class RecordedHost(_Known, HostEnvironment):
+    """An environment that is stepped on the host, as a run folder describes it: it encodes and decodes."""
+
+    facts: Facts
+
+    @functools.cached_property
+    def _spaces(self) -> dict[str, Any]:
+        from pcpg.envs.adapters.spaces import space_of_json
+
+        if self.facts.spaces is None:
+            raise self.refusal
+        return {key: space_of_json(self.facts.spaces[key]) for key in ("observation", "action")}
+
+    @functools.cached_property
+    def _coders(self) -> tuple[Any, Any]:
+        from pcpg.envs.adapters.spaces import actions_of, observations_of
+
+        return observations_of(self._spaces["observation"]), actions_of(self._spaces["action"])
+
+    @property
+    def single_observation(self) -> Any:
+        """The space of one observation as the environment declared it."""
+        return self._spaces["observation"]
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        return self.facts.notices
+
+    @property
+    def players(self) -> Players:
+        raise self.refusal
+
+    def encode(self, observation: Any) -> np.ndarray:
+        """An observation as the environment gives it, as networks see it."""
+        return self._coders[0].encode(observation)
+
+    def decode(self, action: np.ndarray) -> Any:
+        """An action as a policy gives it, as the environment takes it."""
+        return self._coders[1].decode(np.asarray(action)[None])[0]
+
+
+def _host_spaces(env: Any) -> dict[str, Any] | None:
+    """The spaces of an environment on the host as it declares them, where they can be written down."""
+    from pcpg.envs.adapters.spaces import space_to_json
+
+    declared = getattr(env, "declared_spaces", None)
+    return None if declared is None else {key: space_to_json(space) for key, space in declared.items()}
+
+
+def _space_to_json(space: Space) -> dict[str, Any]:
+    fields = dataclasses.asdict(space)
+    for bound in ("low", "high"):
+        if bound in fields:
+            fields[bound] = float(np.clip(fields[bound], -LARGEST, LARGEST))
+    return {"kind": type(space).__name__} | fields
+
+
+def _space_of_json(content: Mapping[str, Any]) -> Space:
+    fields = {name: value for name, value in content.items() if name != "kind"}
+    for name, value in fields.items():
+        if name in ("shape", "sizes"):
+            fields[name] = tuple(int(size) for size in value)
+        elif name in ("low", "high"):
+            fields[name] = float(value) if abs(value) < LARGEST else float(np.sign(value) * np.inf)
+        else:
+            fields[name] = int(value)
+    sizes = fields.get("shape") or [fields.get(name, 1) for name in ("height", "width", "channels")]
+    if min(sizes, default=1) < 0 or np.prod(np.array(sizes, float)) > 1e8:
+        raise ValueError(f"a space of shape {sizes}")
+    return SPACES[content["kind"]](**fields)

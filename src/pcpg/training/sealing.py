@@ -1,0 +1,72 @@
+"""The seals of a run while it trains: what its manifest says after each checkpoint and at the end."""
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from pcpg.runs import checkpoints
+from pcpg.runs.disk import exists, read_file
+from pcpg.runs.folder import CONFIG, ENVIRONMENT, SUMMARY, RunFolder
+from pcpg.runs.manifest import Manifest, Seal
+from pcpg.runs.metrics import JsonLines
+
+
+class Sealer:
+    """Keeps the seals of files that do not change any more, so that a round reads none of them again."""
+
+    def __init__(self, folder: RunFolder) -> None:
+        self.folder = folder
+        self._kept: dict[str, Seal] = {}
+        self._files: dict[str, Seal] = {}
+        for path in (folder.path / CONFIG, folder.path / ENVIRONMENT, folder.features):
+            if exists(path):
+                self._files[path.name] = Seal.of(read_file(path))
+
+    def add(self, path: Path, sha256: str) -> None:
+        """A file that was written or checked just now, and whose sha256 is known."""
+        self._files[self._name(path)] = Seal(path.lstat().st_size, sha256)
+
+    def seal(self, step: int, lines: dict[str, JsonLines], *, finished: bool) -> None:
+        """Write the manifest: everything else is on disk."""
+        files = dict(self._files)
+        for kept in checkpoints.steps(self.folder.checkpoints):
+            path = self.folder.checkpoints / f"{kept:06d}" / checkpoints.STATE
+            name = self._name(path)
+            if name not in self._kept or kept == step:
+                self._kept[name] = Seal.of(read_file(path))
+            files[name] = self._kept[name]
+        if finished:
+            for path in (self.folder.policy, self.folder.path / SUMMARY):
+                files[path.name] = Seal.of(read_file(path))
+        grown = {name: log.seal for name, log in lines.items()}
+        self.folder.write_manifest(Manifest(step, finished, files, grown))
+
+    def _name(self, path: Path) -> str:
+        return path.relative_to(self.folder.path).as_posix()
+
+
+@contextlib.contextmanager
+def changing(folder: RunFolder, step: int) -> Iterator[None]:
+    """In here the config and the checkpoints of a run may change, and the run is no longer finished.
+
+    Meanwhile its manifest knows none of them, so that whoever is killed leaves a folder that can be opened; afterwards
+    it knows them as they are. A run without a manifest gets its first when it trains.
+    """
+    manifest = folder.manifest
+    if manifest is None:
+        yield
+        return
+    end = (CONFIG, SUMMARY, folder.policy.name)
+    files = {
+        name: seal
+        for name, seal in manifest.files.items()
+        if name not in end and not name.startswith(f"{folder.checkpoints.name}/")
+    }
+    folder.write_manifest(Manifest(min(step, manifest.step), False, files, manifest.lines))
+    yield
+    for path in (
+        folder.path / CONFIG,
+        *(folder.checkpoints / f"{kept:06d}" / checkpoints.STATE for kept in checkpoints.steps(folder.checkpoints)),
+    ):
+        files[path.relative_to(folder.path).as_posix()] = Seal.of(read_file(path))
+    folder.write_manifest(Manifest(step, False, files, manifest.lines))

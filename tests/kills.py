@@ -1,0 +1,299 @@
+"""Real kills at random moments: `python -m tests.kills --kills 300`.
+
+Runs of all algorithms, an exploitation, an environment in worker processes and a reproduction are killed by SIGKILL
+again and again, each time resumed, until they are done; every reproducible byte must be that of a run left alone, and
+no process may be left. The processes are forked from one that has imported everything but computed nothing: a kill
+costs a second. `--ways` adds what else ends a run: SIGTERM, SIGHUP, a closed pipe, a full and a read-only disk.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+MARK = "PCPG_KILLS"
+"""An environment variable by which every process that was started from here can be found."""
+
+PPO = {"num_updates": 2, "num_episodes": 32, "hidden": [8]}
+PCPG: dict[str, Any] = {
+    "ppo": PPO,
+    "explore": {"max_policies": 6, "visit_episodes": 16, "num_groups": 4, "patience": 6},
+    "exploit": {"num_rounds": 6},
+}
+LOCK: dict[str, Any] = {"env": "CombinationLock-v0", "horizon": 2, "seeds": 2}
+BASELINE = {"ppo": PPO, "budget": 2500, "visit_episodes": 16}
+RUNS: dict[str, dict[str, Any]] = {
+    "pcpg": LOCK | {"algo": "pcpg", "config": PCPG},
+    "pcpg-bonus": LOCK | {"algo": "pcpg-bonus", "config": PCPG},
+    "ppo": LOCK | {"algo": "ppo", "config": BASELINE},
+    "ppo-rnd": LOCK | {"algo": "ppo-rnd", "config": BASELINE},
+    "pcpg-replay": LOCK
+    | {"algo": "pcpg-replay", "config": {"explore": {"num_episodes": 8}, "replay": {"capacity": 400}}},
+    "workers": {"env": "gymnasium:FrozenLake-v1", "max_steps": 8, "workers": 2, "config": PCPG},
+    "exploit": {"config": {"exploit": {"num_rounds": 12}}},
+    "reproduce": {},
+}
+RESULTS = ("config.json", "metrics.jsonl", "policy.safetensors", "summary.json", "features.safetensors")
+
+
+def train(name: str, root: Path) -> None:
+    """Begin a run, or go on where it was killed."""
+    import pcpg
+
+    out, arguments = root / name, RUNS[name]
+    if name == "reproduce":
+        from pcpg.experiments.harness import reproduce
+        from pcpg.experiments.lock import EXPERIMENT
+
+        flags = EXPERIMENT.flags(scale="smoke", horizons=(2,), seeds=1, out=str(out))  # pyright: ignore
+        assert reproduce(EXPERIMENT, flags) is not None
+    elif (out / "config.json").exists():
+        pcpg.resume(out)
+    elif name == "exploit":
+        pcpg.exploit(root.parent / "alone" / "pcpg", out=out, **arguments)
+    else:
+        pcpg.train(**arguments, out=out)
+
+
+def results(name: str, root: Path) -> dict[str, bytes]:
+    """Every reproducible byte."""
+    out = root / name
+    if name == "reproduce":
+        return {path.name: _without_provenance(path) for path in sorted((out / "cells").glob("*.json"))}
+    newest = sorted((out / "checkpoints").glob("*"))[-1:]  # when others were saved may depend on the time
+    files = [
+        *(out / file for file in RESULTS),
+        *(out / "cover").glob("*"),
+        *(f for one in newest for f in one.glob("*")),
+    ]
+    return {str(path.relative_to(out)): path.read_bytes() for path in files if path.exists()}
+
+
+def _without_provenance(path: Path) -> bytes:
+    record = json.loads(path.read_text())
+    own = ("seconds", "seconds_of_last_process", "time", "command", "commit")
+    return json.dumps({key: value for key, value in record.items() if key not in own}).encode()
+
+
+def started(work: Callable[[], None], log: Path) -> int:
+    """A process that does some work; what it says goes to a file."""
+    pid = os.fork()
+    if pid:
+        return pid
+    code = 1
+    try:
+        with log.open("ab", buffering=0) as file:
+            for stream in (1, 2):
+                os.dup2(file.fileno(), stream)
+        warnings.simplefilter("ignore")
+        os.setpgid(0, 0)
+        work()
+        code = 0
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
+    finally:
+        os._exit(code) if code else _exit_as_python_does()
+    return 0
+
+
+def _exit_as_python_does() -> None:
+    import atexit
+
+    atexit._run_exitfuncs()
+    os._exit(0)
+
+
+def left_running() -> list[int]:
+    """Processes that were started from here and are still there."""
+    mark, found = f"{MARK}={os.environ[MARK]}".encode(), []
+    for path in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            is_zombie = path.joinpath("stat").read_text().rpartition(")")[2].split()[0] == "Z"
+            if mark in path.joinpath("environ").read_bytes().split(b"\0") and not is_zombie:
+                found.append(int(path.name))
+    return [pid for pid in found if pid != os.getpid()]
+
+
+def orphans(patience: float = 10.0) -> list[int]:
+    """Processes that are left after a while."""
+    limit = time.monotonic() + patience
+    while (left := left_running()) and time.monotonic() < limit:
+        time.sleep(0.05)
+    return left
+
+
+def kill_at_random(name: str, root: Path, kills: int, rng: random.Random, seconds: float) -> tuple[int, list[str]]:
+    """Kill a run so many times, beginning anew when it is done; how many came in time, and what went wrong."""
+    expected, done, wrong = results(name, root / "alone"), 0, []
+    while done < kills:
+        shutil.rmtree(root / "killed" / name, ignore_errors=True)
+        while True:
+            log = root / "log.txt"
+            pid = started(lambda: train(name, root / "killed"), log)
+            if done < kills:
+                time.sleep(rng.uniform(0.0, seconds))
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            _, status = os.waitpid(pid, 0)
+            if os.WIFSIGNALED(status):
+                done += 1
+                left = orphans()
+                if left:
+                    wrong.append(f"{name}: processes {left} are left after a kill")
+                    for other in left:
+                        with contextlib.suppress(ProcessLookupError):
+                            os.kill(other, signal.SIGKILL)
+                continue
+            if os.WEXITSTATUS(status):
+                wrong.append(f"{name}: {log.read_text()[-2000:]}")
+                return done, wrong
+            break
+        found = results(name, root / "killed")
+        if found != expected:
+            other = sorted(file for file in {*found, *expected} if found.get(file) != expected.get(file))
+            wrong.append(f"{name}: other results than those of a run left alone: {', '.join(other)}")
+    return done, wrong
+
+
+def kills(count: int, root: Path, names: list[str], seed: int) -> tuple[int, list[str]]:
+    """Kill runs of all kinds, so many times in all; how many kills there were and what went wrong."""
+    import pcpg.api
+    import pcpg.experiments.lock  # noqa: F401  everything that a run imports
+
+    rng, wrong, total = random.Random(seed), [], 0
+    for name in names:
+        times = []
+        for _ in range(2):  # the second time its programs are compiled
+            shutil.rmtree(root / "alone" / name, ignore_errors=True)
+            began = time.monotonic()
+            pid = started(lambda name=name: train(name, root / "alone"), root / "log.txt")
+            _, status = os.waitpid(pid, 0)
+            if status:
+                return total, [f"{name}: {(root / 'log.txt').read_text()[-2000:]}"]
+            times.append(time.monotonic() - began)
+        share = count // len(names) + (names.index(name) < count % len(names))
+        began = time.monotonic()
+        done, found = kill_at_random(name, root, share, rng, times[-1])
+        total, wrong = total + done, wrong + found
+        took = time.monotonic() - began
+        print(f"{name}: {done} kills in {took:.0f} s, {len(found)} wrong (alone {times[-1]:.1f} s)", flush=True)
+        for text in found:
+            print(text, flush=True)
+    return total, wrong
+
+
+# What else ends a run: through the command line, as people start it.
+
+COMMAND = [sys.executable, "-m", "pcpg"]
+SMALL_DISK = ["unshare", "--map-root-user", "--mount", "sh", "-c"]
+
+
+def ways(root: Path, say: Callable[[str], None] = print) -> list[str]:
+    """SIGTERM, SIGHUP, closed pipes, a full and a read-only disk: identical after resume; what went wrong."""
+    config = root / "config.json"
+    config.write_text(json.dumps({"algo": "pcpg", "env": LOCK["env"], "env_options": {"horizon": 2}, "agent": PCPG}))
+    alone = root / "ways" / "pcpg"
+    subprocess.run([*COMMAND, "train", "--config", str(config), "--out", str(alone)], check=True, capture_output=True)
+    expected, wrong = results("pcpg", root / "ways"), []
+
+    def check(what: str, run: Path, code: int, wanted: int, *, resume: bool = True) -> None:
+        if code != wanted:
+            wrong.append(f"{what}: exit code {code}, expected {wanted}")
+        if resume:
+            done = subprocess.run([*COMMAND, "resume", str(run)], capture_output=True, text=True, check=False)
+            if done.returncode:
+                wrong.append(f"{what}: resume: {done.stderr[-500:]}")
+        same = results(run.name, run.parent) == expected
+        say(f"{what}: exit code {code}, identical: {same}")
+        if not same:
+            wrong.append(f"{what}: other results")
+
+    for signum, code in ((signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGINT, 130)):
+        run = root / signal.Signals(signum).name
+        process = subprocess.Popen(
+            [*COMMAND, "train", "--config", str(config), "--out", str(run)], stderr=subprocess.DEVNULL
+        )
+        while not (run / "checkpoints" / "000002").exists() and process.poll() is None:
+            time.sleep(0.002)
+        process.send_signal(signum)
+        check(signal.Signals(signum).name, run, process.wait(), code)
+    for what, streams in (
+        ("closed stderr and stdout", "2>&- >&-"),
+        ("full stderr and stdout", "2>/dev/full >/dev/full"),
+    ):
+        run = root / what.replace(" ", "-")
+        train = f"exec {' '.join(COMMAND)} train --config {config} --out {run} {streams}"
+        code = subprocess.run(["sh", "-c", train], check=False, stderr=subprocess.DEVNULL).returncode
+        check(what, run, code, 0 if "closed" in what else 1, resume=False)
+    run = root / "pipe"
+    process = subprocess.Popen([*COMMAND, "train", "--config", str(config), "--out", str(run)], stderr=subprocess.PIPE)
+    assert process.stderr is not None
+    process.stderr.close()  # nobody reads what it says
+    check("a pipe that is closed", run, process.wait(), 0, resume=False)
+    for what, options in (("a full disk", "size=60k"), ("a read-only disk", "")):
+        wrong += _on_small_disk(root, config, what, options, expected, say)
+    return wrong
+
+
+def _on_small_disk(
+    root: Path, config: Path, what: str, options: str, expected: dict[str, bytes], say: Callable[[str], None]
+) -> list[str]:
+    """Train where the disk gets full, or read-only, then copy the run to where there is room, and resume."""
+    disk, copy = root / "disk", root / what.replace(" ", "-")
+    disk.mkdir(exist_ok=True)
+    train = f"{' '.join(COMMAND)} train --config {config} --out {disk}/run"
+    if options:
+        script = f"mount -t tmpfs -o {options} tmpfs {disk} && ({train}; echo code $?; cp -r {disk}/run {copy})"
+    else:
+        watch = f"while [ ! -e {disk}/run/checkpoints/000002 ]; do sleep 0.01; done; mount -o remount,ro {disk}"
+        script = f"mount -t tmpfs tmpfs {disk} && ({watch} & {train}; echo code $?; cp -r {disk}/run {copy})"
+    done = subprocess.run([*SMALL_DISK, script], capture_output=True, text=True, check=False)
+    if "code" not in done.stdout:
+        say(f"{what}: cannot be mounted here: {done.stderr[-200:]}")
+        return []
+    code = int(done.stdout.split()[-1])
+    resumed = subprocess.run([*COMMAND, "resume", str(copy)], capture_output=True, text=True, check=False)
+    same = resumed.returncode == 0 and results(copy.name, copy.parent) == expected
+    last = done.stderr.strip().splitlines()[-1:] or [""]
+    say(f"{what}: exit code {code} ({last[0][:150]}), identical after resume: {same}")
+    bad = code not in (1, 2) or not same or "Traceback" in done.stderr
+    return [f"{what}: exit code {code}, {done.stderr[-500:]} {resumed.stderr[-300:]}"] if bad else []
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Real kills at random moments.")
+    parser.add_argument("--kills", type=int, default=300)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", nargs="*", default=list(RUNS), choices=list(RUNS))
+    parser.add_argument("--ways", action="store_true", help="signals, closed pipes, full and read-only disks as well")
+    asked = parser.parse_args()
+    if MARK not in os.environ:  # the environment of a process can only be seen if it started with it
+        os.execve(
+            sys.executable, [sys.executable, "-m", "tests.kills", *sys.argv[1:]], os.environ | {MARK: str(os.getpid())}
+        )
+    root = Path(tempfile.mkdtemp(prefix="pcpg-kills-"))
+    names = [name for name in RUNS if name in asked.only or (name == "pcpg" and "exploit" in asked.only)]
+    total, wrong = kills(asked.kills, root, names, asked.seed) if asked.kills else (0, [])
+    wrong += ways(root) if asked.ways else []
+    print(f"{total} kills over {', '.join(names)}: {len(wrong)} wrong")
+    for text in wrong:
+        print(text)
+    shutil.rmtree(root, ignore_errors=True)
+    sys.exit(1 if wrong else 0)
+
+
+if __name__ == "__main__":
+    main()

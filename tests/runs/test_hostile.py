@@ -1,0 +1,298 @@
+"""Attacks by a run folder: it runs no code, leads nowhere outside of itself, and is refused in words and in time."""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import pcpg
+from pcpg.config import ConfigError
+from pcpg.envs.adapters.names import Untrusted, outside_module
+from pcpg.reports.page import write_report
+from pcpg.runs.documents import read_json, write_json
+from pcpg.runs.errors import RunError
+from pcpg.runs.folder import RunFolder
+from pcpg.runs.manifest import Seal, read_manifest, write_manifest
+from pcpg.training.display import printable
+from pcpg.training.loop import train_run
+
+PAYLOAD = """
+import os, pathlib
+pathlib.Path(os.environ["MARK"]).write_text("the payload ran")
+import gymnasium
+gymnasium.register("Harmful-v0", entry_point="gymnasium.envs.toy_text.frozen_lake:FrozenLakeEnv")
+"""
+HOSTILE = "gymnasium:payload:Harmful-v0"
+SMALL = {
+    "ppo": {"num_updates": 1, "num_episodes": 16, "hidden": [8]},
+    "explore": {"max_policies": 2, "visit_episodes": 16, "num_groups": 4},
+    "exploit": {"num_rounds": 1},
+}
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small run on somebody else's environment."""
+    out = tmp_path_factory.mktemp("hostile") / "run"
+    options = {"num_envs": 4, "map_name": "4x4", "max_steps": 8}
+    return pcpg.train("gymnasium:FrozenLake-v1", config=SMALL, out=out, **options).path
+
+
+@pytest.fixture
+def run(trained: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(trained, tmp_path / "run")
+
+
+@pytest.fixture
+def mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """What the payload writes when it runs; it lies in the folder and can be imported."""
+    path = tmp_path / "mark"
+    monkeypatch.setenv("MARK", str(path))
+    monkeypatch.syspath_prepend(tmp_path / "run")
+    monkeypatch.chdir(tmp_path)
+    yield path
+    sys.modules.pop("payload", None)
+
+
+def forge(run: Path, name: str, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+    """Change a file as somebody would who knows how folders are sealed: all hashes fit."""
+    write_json(run / name, change(read_json(run / name).content), sealed=name == "config.json")
+    manifest = read_manifest(run)
+    write_manifest(run, manifest._replace(files=manifest.files | {name: Seal.of((run / name).read_bytes())}))
+
+
+def make_hostile(run: Path, env: str = HOSTILE, **options: Any) -> Path:
+    (run / "payload.py").write_text(PAYLOAD)
+    forge(run, "config.json", lambda config: config | {"env": env, "env_options": config["env_options"] | options})
+    forge(run, "environment.json", lambda content: content | {"env": env})
+    return run
+
+
+def test_no_command_runs_what_a_folder_names(run: Path, mark: Path, cli: Any, tmp_path: Path) -> None:
+    make_hostile(run)
+    for command in (("report", run), ("show", run), ("verify", run)):
+        assert cli(*command).code == 0, command
+    loaded = pcpg.load(run)
+    assert loaded.policy.act(3) in range(4) and len(loaded.cover.used) == 2 and loaded.features.dim == 64
+    video = ("video", run, "--out", tmp_path / "v.gif")
+    for command in (
+        ("evaluate", run),
+        ("resume", run),
+        video,
+        ("exploit", run),
+        ("train", "--config", run / "config.json"),
+    ):
+        answer = cli(*command)
+        if command[0] != "resume":  # a finished run is left alone
+            assert answer.code == 2 and "the module 'payload'" in answer.err and "--trust" in answer.err, command
+    for call in (loaded.evaluate, lambda: pcpg.exploit(run)):
+        with pytest.raises(Untrusted, match="the module 'payload'"):
+            call()
+    assert not mark.exists() and "payload" not in sys.modules
+
+
+def test_an_unfinished_folder_runs_nothing_when_it_is_resumed(run: Path, mark: Path, cli: Any) -> None:
+    make_hostile(run)
+    write_manifest(run, read_manifest(run)._replace(finished=False))
+    answer = cli("resume", run)
+    assert answer.code == 2 and "'payload'" in answer.err and not mark.exists()
+
+
+def test_whoever_trusts_the_folder_gets_what_it_names(run: Path, mark: Path, cli: Any) -> None:
+    make_hostile(run)
+    assert cli("evaluate", run, "--episodes", 2, "--trust", "--json").json["episodes"] == 2
+    assert mark.read_text() == "the payload ran", "so it would have, without the question"
+
+
+@pytest.mark.parametrize(
+    ("env", "options", "asked"),
+    [
+        ("CombinationLock-v0", {}, None),
+        ("gymnasium:FrozenLake-v1", {"map_name": "4x4", "desc": ["SF", "FG"], "is_slippery": False}, None),
+        ("gymnasium:FrozenLake-v1", {"desc": "/etc/passwd"}, "option 'desc'"),
+        ("gymnasium:a.b:X-v0", {}, "'a.b'"),
+        ("gymnasium:GymV26Environment-v0", {"env_id": "evil:X-v0"}, "module"),
+        ("python:os.system", {}, None),  # looked up among the functions of this process, and never imported
+    ],
+)
+def test_what_making_an_environment_would_import_is_known_before(env: str, options: Any, asked: str | None) -> None:
+    found = outside_module(env, options)
+    assert found is None if asked is None else asked in str(found)
+
+
+def test_a_package_that_lies_in_the_folder_is_not_taken_for_an_installed_one(tmp_path: Path, monkeypatch: Any) -> None:
+    (tmp_path / "bsuite.py").write_text("raise SystemExit('imported')")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert "bsuite" in str(outside_module("bsuite:deep_sea/0", {}))
+
+
+def test_names_of_features_and_rewards_are_looked_up_and_never_imported(run: Path, mark: Path, cli: Any) -> None:
+    forge(run, "config.json", lambda config: config | {"features": "python:payload.phi"})
+    (run / "payload.py").write_text(PAYLOAD)
+    assert cli("report", run).code == 0
+    with pytest.raises(ValueError, match="are a Python function, which a run folder does not hold"):
+        _ = pcpg.load(run).features
+    source = {"source": {"run": str(run), "reward": {"name": "payload.reward", "sha256": "0"}, "members": []}}
+    forge(run, "config.json", lambda config: config | source)
+    with pytest.raises(ConfigError, match="was given the reward"):
+        pcpg.load(run)
+    assert not mark.exists()
+
+
+# Links, pipes and devices.
+
+
+@pytest.fixture
+def limit() -> Iterator[None]:
+    """Nothing here may take longer than this."""
+    before = signal.signal(signal.SIGALRM, lambda *_: pytest.fail("it hangs"))
+    signal.alarm(60)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
+def as_link(path: Path, victim: Path) -> None:
+    path.symlink_to(victim)
+
+
+def as_device(path: Path, victim: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+def as_pipe(path: Path, victim: Path) -> None:
+    os.mkfifo(path)
+
+
+def as_socket(path: Path, victim: Path) -> None:
+    here = os.getcwd()
+    os.chdir(path.parent)  # the name of a socket is short
+    with socket.socket(socket.AF_UNIX) as made:
+        made.bind(path.name)
+    os.chdir(here)
+
+
+NAMES = ("config.json", "manifest.json", "environment.json", "metrics.jsonl", "timings.jsonl", "policy.safetensors")
+NAMES += ("summary.json", "cover/0000.safetensors", "checkpoints/000003/state.json", "report.html", ".lock")
+
+
+@pytest.mark.parametrize("put", [as_link, as_device, as_pipe, as_socket])
+def test_nothing_strange_in_a_folder_is_followed(run: Path, tmp_path: Path, put: Any, limit: None, cli: Any) -> None:
+    for name in NAMES:
+        own = shutil.copytree(run, tmp_path / f"own-{name.replace('/', '-')}")
+        victim = tmp_path / "victim"
+        victim.write_bytes((own / name).read_bytes() if (own / name).exists() else b"precious")
+        before = victim.read_bytes()
+        (own / name).unlink(missing_ok=True)
+        put(own / name, victim)
+        for read in (pcpg.load, pcpg.resume, RunFolder.open, lambda path: write_report([path])):
+            with pytest.raises(RunError, match=r"is a (link|pipe|socket|device)"):
+                read(own)
+        assert cli("verify", own).code == 2
+        assert victim.read_bytes() == before, name
+
+
+@pytest.mark.parametrize("name", ["checkpoints", "cover", "checkpoints/000003", "tensorboard"])
+def test_a_folder_that_is_a_link_is_neither_read_nor_emptied(run: Path, tmp_path: Path, name: str) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    (elsewhere / "000001").mkdir(parents=True)
+    (elsewhere / "seed-0").mkdir()
+    (elsewhere / "seed-0" / "events.out.tfevents.1").write_text("precious")
+    shutil.rmtree(run / name, ignore_errors=True)
+    (run / name).symlink_to(elsewhere, target_is_directory=True)
+    with pytest.raises(RunError, match="is a link"):
+        train_run(RunFolder(run, {}, {}), loggers=["tensorboard"])
+    assert (elsewhere / "000001").is_dir() and (elsewhere / "seed-0" / "events.out.tfevents.1").exists()
+
+
+def test_a_planted_temporary_file_is_not_written_through(run: Path, tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    (run / f".tmp-report.html-{os.getpid()}").symlink_to(victim)
+    write_report([run])
+    assert victim.read_text() == "precious" and (run / "report.html").stat().st_size > 1000
+
+
+# What is too much.
+
+
+def test_nested_json_and_huge_headers_are_refused_in_words(run: Path, limit: None) -> None:
+    (run / "manifest.json").write_bytes(b'{"content": ' + b"[" * 1_000_000 + b"\n")
+    with pytest.raises(RunError, match=r"manifest\.json"):
+        pcpg.load(run)
+    (run / "config.json").write_bytes(b"[" * (17 << 20))
+    with pytest.raises(RunError, match=r"config\.json: too large: 17,825,792 bytes, expected at most 16,777,216"):
+        pcpg.load(run)
+
+
+def test_an_array_file_with_a_huge_header_is_refused(tmp_path: Path) -> None:
+    from pcpg.runs.arrays import read_arrays
+
+    for header in (2**63 - 1, 1 << 30):
+        (tmp_path / "a.safetensors").write_bytes(header.to_bytes(8, "little") + b"{" + b" " * 100)
+        with pytest.raises(RunError, match=r"a\.safetensors"):
+            read_arrays(tmp_path / "a.safetensors")
+
+
+@pytest.mark.parametrize(
+    ("entry", "value", "message"),
+    [
+        ("seeds", 10**7, "seeds must be at most 100,000"),
+        ("seeds", "2", "seeds must be a int"),
+        ("agent", [], "agent must be a dict"),
+        ("env_options", None, "env_options must be a dict"),
+    ],
+)
+def test_a_config_of_nonsense_is_refused_before_it_takes_memory(
+    run: Path, entry: str, value: Any, message: str, cli: Any
+) -> None:
+    forge(run, "config.json", lambda config: config | {entry: value})
+    for command in ("report", "show", "resume", "evaluate"):
+        answer = cli(command, run)
+        assert answer.code == 2 and message in answer.err, command
+
+
+@pytest.mark.parametrize(
+    "env", [{"env": "Maze-v0", "env_options": {"size": 10**7}}, {"env": "DeepSea-v0", "env_options": {"size": 10**6}}]
+)
+def test_a_size_that_cannot_fit_is_refused(env: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="size must be at most 1,000"):
+        pcpg.make(env["env"], **env["env_options"])
+
+
+# What reaches a page or a terminal.
+
+
+def test_text_of_a_folder_is_text_on_the_page_the_terminal_and_in_formulas(run: Path, tmp_path: Path, cli: Any) -> None:
+    odd = tmp_path / "$x_{1}^$ run[/b][red]\x1b[2J<script>alert(1)</script>"[:60]
+    odd = Path(str(odd).replace("/script", "").replace("[/b]", "[b]"))
+    shutil.move(run, odd)
+    answer = cli("report", odd, "--json")
+    assert answer.code == 0 and "\x1b[2J" not in answer.err
+    text = (odd / "report.html").read_text(encoding="utf-8")
+    assert "<script>alert" not in text
+    forge(odd, "config.json", lambda config: config | {"env": "gymnasium:<img src=x onerror=alert(1)>"})
+    other = shutil.copytree(odd, tmp_path / "$\\frac{1}{0$ and $")  # two of one algorithm: their names are in a figure
+    write_report([odd, other], tmp_path / "page.html")
+    text = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "<img src=x" not in text and "$\\frac{1}{0$ and $" in text
+
+
+def test_what_steers_a_terminal_is_shown_as_its_code(cli: Any, tmp_path: Path) -> None:
+    assert printable("a\x1b[31mb\x07\u202ec\nd\té") == "a\\x1b[31mb\\x07\\u202ec\nd\té"
+    answer = cli("evaluate", tmp_path / "no\x1b]0;title\x07[/x]such")
+    assert answer.code == 2 and "\x1b]0" not in answer.err and "[/x]such" in answer.err
+
+
+def test_a_name_with_markup_trains_and_says_its_name(cli: Any, tmp_path: Path, config_file: Any, tiny: Any) -> None:
+    agent = tiny("ppo")["agent"] | {"budget": 1}
+    out = tmp_path / "run[/x][bold]"
+    answer = cli("train", "--config", config_file("ppo", agent=agent), "--out", out)
+    assert answer.code == 0 and json.dumps(str(out))[1:-1] in answer.out

@@ -1,0 +1,200 @@
+"""The manifest of a run: every change in a sealed folder is told by whoever reads it, and what can be is repaired."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import pcpg
+from pcpg.reports.read import read_run
+from pcpg.run_config import RunConfig
+from pcpg.runs.errors import DamagedFile, RunError
+from pcpg.runs.folder import RunFolder
+from pcpg.runs.verify import DAMAGED, verify
+from pcpg.training.loop import start_run, train_run
+
+Tiny = Callable[..., dict[str, Any]]
+FILES = ("metrics.jsonl", "policy.safetensors", "summary.json", "cover/0001.safetensors")
+
+
+def short(tiny: Tiny, **entries: Any) -> RunConfig:
+    agent = tiny()["agent"] | {"exploit": {"num_rounds": 1}}
+    agent["explore"] = agent["explore"] | {"max_policies": 2}
+    return RunConfig.from_json(tiny(agent=agent, **entries))
+
+
+class Enough(Exception):
+    pass
+
+
+def stop_at(step: int) -> Callable[[Any], None]:
+    def observer(progress: Any) -> None:
+        if progress.step == step:
+            raise Enough
+
+    return observer
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory, tiny: Tiny) -> Path:
+    folder = start_run(short(tiny), tmp_path_factory.mktemp("finished") / "run")
+    assert train_run(folder).finished
+    return folder.path
+
+
+@pytest.fixture(scope="module")
+def unfinished(tmp_path_factory: pytest.TempPathFactory, tiny: Tiny) -> Path:
+    folder = start_run(short(tiny), tmp_path_factory.mktemp("unfinished") / "run")
+    with pytest.raises(Enough):
+        train_run(folder, observer=stop_at(2))
+    return folder.path
+
+
+@pytest.fixture
+def run(finished: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(finished, tmp_path / "run")
+
+
+@pytest.fixture
+def half(unfinished: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(unfinished, tmp_path / "half")
+
+
+def results(path: Path) -> dict[str, bytes]:
+    return {name: (path / name).read_bytes() for name in FILES}
+
+
+def change_a_byte(path: Path, at: int = -9) -> None:
+    data = bytearray(path.read_bytes())
+    data[at] ^= 1
+    path.write_bytes(data)
+
+
+def test_a_whole_run_is_whole_and_says_so(run: Path, cli: Any) -> None:
+    assert {one.state for one in verify(RunFolder.open(run))} == {"whole"}
+    answer = cli("verify", run, "--json").json
+    assert answer["whole"] and answer["sealed"] and len(answer["files"]) >= 12
+
+
+@pytest.mark.parametrize(
+    ("name", "read"),
+    [
+        ("policy.safetensors", lambda path: pcpg.load(path).policy),
+        ("summary.json", pcpg.load),
+        ("cover/0001.safetensors", lambda path: pcpg.load(path).cover),
+        ("manifest.json", pcpg.load),
+    ],
+)
+def test_a_changed_byte_is_refused_by_whoever_reads_the_file(run: Path, name: str, read: Any, cli: Any) -> None:
+    change_a_byte(run / name)
+    with pytest.raises(DamagedFile, match=name):
+        read(run)
+    checked = cli("verify", run)
+    assert checked.code == 1 and "damaged" in checked.out and Path(name).name in checked.out.replace("\n", "")
+
+
+def test_a_file_of_another_run_is_refused_however_whole_it_is(run: Path, half: Path, tiny: Tiny) -> None:
+    other = start_run(short(tiny, seed=7), half.parent / "other").path
+    shutil.copy(other / "config.json", run / "config.json")
+    with pytest.raises(DamagedFile, match=r"config\.json: (altered|cut short|too large)"):
+        pcpg.load(run)
+    with pytest.raises(DamagedFile, match=r"config\.json: (altered|cut short|too large)"):
+        pcpg.resume(run)
+
+
+def test_a_changed_report_is_noted_on_the_page_and_stops_resume(half: Path) -> None:
+    text = (half / "metrics.jsonl").read_text()
+    (half / "metrics.jsonl").write_text(text.replace('"env_steps": ', '"env_steps": 1', 1))
+    assert any("metrics.jsonl: altered" in note for note in read_run(half).notes)
+    with pytest.raises(DamagedFile, match=r"metrics\.jsonl: altered.*needs its first"):
+        train_run(RunFolder.open(half))
+
+
+def test_a_line_that_was_doubled_after_the_seal_is_dropped(half: Path, finished: Path) -> None:
+    last = (half / "metrics.jsonl").read_bytes().splitlines(keepends=True)[-1]
+    with (half / "metrics.jsonl").open("ab") as file:
+        file.write(last)
+    assert train_run(RunFolder.open(half)).finished
+    assert results(half) == results(finished)
+
+
+def test_a_run_without_its_reports_does_not_go_on_as_if_nothing_were(half: Path) -> None:
+    (half / "metrics.jsonl").unlink()
+    with pytest.raises(DamagedFile, match=r"metrics\.jsonl: missing"):
+        train_run(RunFolder.open(half))
+
+
+def test_a_lost_checkpoint_is_told_and_the_one_before_it_is_used(half: Path, finished: Path) -> None:
+    shutil.rmtree(half / "checkpoints" / "000002")
+    said: list[str] = []
+    assert train_run(RunFolder.open(half), notice=said.append).finished
+    assert any(
+        "000002: missing, though the manifest knows it; going back to the checkpoint of step 1" in s for s in said
+    )
+    assert results(half) == results(finished)
+
+
+def test_show_says_that_it_shows_an_older_checkpoint(run: Path, cli: Any) -> None:
+    change_a_byte(run / "checkpoints" / "000003" / "arrays.safetensors")
+    shown = cli("show", run)
+    assert shown.code == 0 and "000003/arrays.safetensors" in shown.err and "checkpoint of step 2" in shown.err
+
+
+@pytest.mark.parametrize(
+    ("name", "harm"),
+    [("policy.safetensors", change_a_byte), ("summary.json", Path.unlink), ("manifest.json", Path.unlink)],
+)
+def test_resume_writes_anew_what_follows_from_the_newest_checkpoint(
+    run: Path, finished: Path, name: str, harm: Callable[[Path], None]
+) -> None:
+    harm(run / name)
+    said: list[str] = []
+    assert train_run(RunFolder.open(run), notice=said.append).finished
+    assert any(name in text for text in said)
+    assert results(run) == results(finished)
+    assert not [one for one in verify(RunFolder.open(run)) if one.state == DAMAGED]
+
+
+def test_a_kill_between_checkpoint_and_manifest_loses_nothing(half: Path, finished: Path, monkeypatch: Any) -> None:
+    def killed(*_: Any) -> None:
+        raise Enough
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RunFolder, "write_manifest", killed)
+        with pytest.raises(Enough):
+            train_run(RunFolder.open(half))
+    said: list[str] = []
+    assert train_run(RunFolder.open(half), notice=said.append).finished
+    assert results(half) == results(finished) and said == []
+
+
+def test_timings_are_for_information_and_their_damage_stops_nothing(half: Path, finished: Path) -> None:
+    (half / "timings.jsonl").write_bytes(b'{"step": 1, "seconds": 0.1, "compile_seconds": 0}\n\xff\xfe{]\n')
+    said: list[str] = []
+    assert train_run(RunFolder.open(half), notice=said.append).finished
+    assert any("timings are for information only" in text for text in said)
+    assert results(half) == results(finished)
+
+
+def test_a_folder_of_an_older_version_is_read_with_a_notice_and_sealed_when_it_goes_on(
+    half: Path, run: Path, finished: Path, unseal: Callable[[Path], None], cli: Any
+) -> None:
+    unseal(run)
+    with pytest.warns(UserWarning, match="is unsealed"):
+        assert pcpg.load(run).summary["rounds"] == 3
+    assert "unsealed" in cli("verify", run).out and any("unsealed" in note for note in read_run(run).notes)
+    unseal(half)
+    with pytest.warns(UserWarning, match="is unsealed"):
+        pcpg.resume(half)
+    assert results(half) == results(finished)
+    assert json.loads((half / "manifest.json").read_text())["content"]["finished"] and RunFolder.open(half).is_sealed
+
+
+def test_a_file_that_grew_beyond_its_seal_is_not_even_read(run: Path) -> None:
+    with (run / "policy.safetensors").open("r+b") as file:
+        file.truncate(10 << 30)  # sparse: ten gigabytes
+    with pytest.raises(RunError, match="too large: 10,737,418,240 bytes, expected at most"):
+        _ = pcpg.load(run).policy
