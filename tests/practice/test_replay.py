@@ -160,7 +160,7 @@ def pay_less(observation: Any, action: Any) -> Any:
 
 
 def test_continuous_actions_are_chosen_from_a_grid(tmp_path: Path) -> None:
-    config = {"replay": {"capacity": 13_000, "num_actions": 3}, "exploit": {"visit_episodes": 4}}
+    config = {"replay": {"capacity": 13_000, "num_actions": 3}, "exploit": {"visit_episodes": 8}}
     run = pcpg.train("MountainCarContinuous-v0", "pcpg-replay", config=config, out=tmp_path / "run")
     action = run.policy.act([-0.5, 0.0], greedy=True)
     assert abs(float(action[0])) in (0.0, 1.0)
@@ -193,5 +193,5 @@ def test_settings_out_of_range_are_refused():
     ):
         with pytest.raises(ValueError, match=message):
             KeepConfig(**wrong)
-    with pytest.raises(ValueError, match="num_episodes must be a multiple of 8, got 12"):
+    with pytest.raises(ValueError, match="num_episodes must be 0 .by the formula. or a multiple of 8, got 12"):
         dataclasses.replace(ReplayExploreConfig(), num_episodes=12)
