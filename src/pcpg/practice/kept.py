@@ -174,6 +174,15 @@ class Kept:
         chosen = (rank * most) // total != ((rank - 1) * most) // total
         return np.sort(order[chosen | (total <= most)])
 
+    def kinds(self) -> tuple[np.ndarray, np.ndarray]:
+        """The place of one transition of each kind (observation, action, next observation), and the kind of each."""
+        key = self.column("code").astype(np.int64) * (int(self.column("action").max(initial=0)) + 1) + self.column(
+            "action"
+        )
+        key = key * max(len(self._numbers), 1) + self.column("next_code")
+        _, one, kind = np.unique(key, return_index=True, return_inverse=True)
+        return one, kind
+
     def restore(self, batch: Batch) -> None:
         """Keep a round that was read from disk."""
         self.numbers_of(batch.observations)

@@ -109,7 +109,7 @@ class ReplayAgent:
         return candidate_actions(self.env.action_space, self.config.replay.num_actions)
 
     @functools.cached_property
-    def _settled(self) -> dict[int, tuple[np.ndarray, np.ndarray]]:
+    def _settled(self) -> dict[int, tuple[np.ndarray, np.ndarray, tuple[np.ndarray, np.ndarray]]]:
         return {}
 
     @functools.cached_property
@@ -194,15 +194,17 @@ class ReplayAgent:
             return {}
         explored, params = self.env.dynamics_seed(seed), self.env.instance(seed)
         kept = self.covers[explored]
-        seen = kept.observations
-        here, after, chosen = seen[kept.column("code")], seen[kept.column("next_code")], kept.column("action")
-        found = self.env.rewards_of(params, here, self.candidates[chosen], after)
         if explored not in self._settled:  # the same for every task on these data
             places = kept.of_every_pair(MOST_OF_A_PAIR)
-            self._settled[explored] = places, settled_scale(self, kept, np.unique(kept.column("code")[places]))
-        places, scale = self._settled[explored]
+            scale = settled_scale(self, kept, np.unique(kept.column("code")[places]))
+            self._settled[explored] = places, scale, kept.kinds()
+        places, scale, (one, kind) = self._settled[explored]
+        seen, chosen = kept.observations, self.candidates[kept.column("action")[one]]
+        here, after = seen[kept.column("code")[one]], seen[kept.column("next_code")[one]]
+        found = self.env.rewards_of(params, here, chosen, after)
+        reward, ends = (kept.column("reward"), None) if found is None else (np.asarray(found[0])[kind], found[1])
         return {
-            "kept": kept.relabelled(*(found or (kept.column("reward"), None))),
+            "kept": kept.relabelled(reward, None if ends is None else np.asarray(ends)[kind]),
             "phase": int32(EXPLOIT),
             "explored": np.asarray(kept.size, np.int64),
             "sample": Sample(places, np.ones(len(places), np.float32)),
