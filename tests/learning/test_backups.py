@@ -53,7 +53,7 @@ def test_the_value_of_exploring_is_the_largest_bonus_ahead_discounted_by_the_way
 def test_a_pair_that_was_never_met_is_worth_the_least_to_who_exploits_and_nothing_to_who_explores():
     kept = chain()
     without = kept._replace(weight=np.where(kept.action == BACK, 0.0, kept.weight).astype(np.float32))
-    np.testing.assert_allclose(values(without, low=-3.0)[BACK], -3.0)
+    np.testing.assert_allclose(values(without, low=-5.0, prior=-3.0)[BACK], -3.0)
     np.testing.assert_allclose(values(without, explore=True)[BACK], 0.0)
 
 
@@ -83,6 +83,7 @@ def test_many_rows_are_computed_as_in_double_precision_whatever_the_compiler_mak
     live, weight = (reward == 0).astype(np.float32), np.ones(size, np.float32)
     kept = Transitions(shares, np.zeros((rows, actions), np.float32), row, nexts, action, reward, live, weight)
     settings = {"num_actions": actions, "backups": 5, "gamma": 0.999, "low": -1.0, "high": 1.0, "explore": False}
+    settings |= {"prior": -1.0}
     count, total, y = np.zeros((actions, rows)), np.zeros((actions, rows)), reward.astype(float)
     w = np.zeros((actions, places))
     np.add.at(count, (action, row), weight)

@@ -58,7 +58,7 @@ def test_candidates_are_all_actions_or_a_grid_with_its_ends():
 def test_actions_that_cannot_be_listed_are_refused_with_their_number():
     with pytest.raises(ValueError, match="at most 1024, got 4096"):
         candidate_actions(MultiDiscrete((16, 16, 16)), 9)
-    with pytest.raises(ValueError, match=r"at most 1024 actions on a grid, got 2\^12"):
+    with pytest.raises(ValueError, match=r"at most 1024 actions on a grid, got 3\^12"):
         candidate_actions(Box(-1.0, 1.0, (12,)), 9)
 
 
@@ -71,13 +71,13 @@ def test_a_member_plays_at_random_where_it_knows_nothing_and_for_sure_where_it_d
 
 
 def test_who_explores_prefers_the_larger_of_value_and_bonus():
-    roots = np.broadcast_to(np.eye(4, dtype=np.float32), (4, 4, 4)) * np.sqrt(np.float32([1, 2, 5, 10]))[:, None, None]
+    inverses = np.eye(4, dtype=np.float32) / np.float32([1, 2, 5, 10])[:, None, None]
     w = weights(np.arange(4), [3])
     sharp, coef = np.asarray(10.0, np.float32), np.asarray(1.0, np.float32)
-    worth = np.asarray(ExploringPolicy(MARKS, w, roots, sharp, coef).worth(PLACES))
+    worth = np.asarray(ExploringPolicy(MARKS, w, inverses, sharp, coef).worth(PLACES))
     np.testing.assert_allclose(worth[0], [1.0, 0.5, 0.2, 1.0], atol=1e-3)  # 3 is known, and leads to a bonus of 1
     np.testing.assert_allclose(worth[1], [1.0, 0.5, 0.2, 0.1], atol=1e-3)
-    blind = ExploringPolicy(MARKS, w * 0, roots, sharp, np.asarray(0.0, np.float32))
+    blind = ExploringPolicy(MARKS, w * 0, inverses, sharp, np.asarray(0.0, np.float32))
     np.testing.assert_allclose(np.ptp(np.asarray(blind.outputs(PLACES)), axis=1), 0.0)  # by chance alone
 
 
