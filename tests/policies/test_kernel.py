@@ -71,7 +71,7 @@ def test_a_member_plays_at_random_where_it_knows_nothing_and_for_sure_where_it_d
 
 
 def test_who_explores_prefers_the_larger_of_value_and_bonus():
-    inverses = np.eye(4, dtype=np.float32) / np.float32([1, 2, 5, 10])[:, None, None]
+    inverses = np.eye(4, dtype=np.float32) / np.array([1, 2, 5, 10], np.float32)[:, None, None]
     w = weights(np.arange(4), [3])
     sharp, coef = np.asarray(10.0, np.float32), np.asarray(1.0, np.float32)
     worth = np.asarray(ExploringPolicy(MARKS, w, inverses, sharp, coef).worth(PLACES))

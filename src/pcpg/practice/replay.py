@@ -12,7 +12,6 @@ promises a bonus any more. Exploitation is one fit with the task's reward and no
 import dataclasses
 import functools
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,24 +20,16 @@ from pcpg.algorithm1 import Explored, Improve, Parts, Request, Visit, explore_ro
 from pcpg.config import ReplayConfig
 from pcpg.cover.landmarks import Landmarks
 from pcpg.cover.pairs import diagonal_design
-from pcpg.cover.rollin import RollIn
-from pcpg.envs.host import HostEnvironment, locating
 from pcpg.envs.protocol import Environment
 from pcpg.policies.kernel import (
-    SURE,
-    ExploringPolicy,
     GreedyPolicy,
-    ListedPolicy,
     among,
     candidate_actions,
     sure_choices,
 )
 from pcpg.practice.agent import after_round, all_finite, check_visits, finite_or_error, plain
-from pcpg.practice.episodes import play
 from pcpg.practice.fitting import (
-    CollectInputs,
     CountInputs,
-    Episodes,
     Model,
     collect_episodes,
     count_pairs,
@@ -47,20 +38,19 @@ from pcpg.practice.fitting import (
     place_landmarks,
 )
 from pcpg.practice.kept import Kept
+from pcpg.practice.memory import free_memory
 from pcpg.practice.program import Programs, in_threads
 from pcpg.practice.replay_data import (
     FIRST_LANDMARKS,
     fit_inputs,
     kept_of,
     met_in,
-    roll_in_of,
     seen_in,
     settled_scale,
-    task_roll_in,
-    tried_in,
     value_scale,
     with_room,
 )
+from pcpg.practice.replay_play import explored_by, tried_by
 from pcpg.practice.replay_state import (
     NOT_OF_THE_COVER,
     Improved,
@@ -72,7 +62,6 @@ from pcpg.practice.replay_state import (
     Seen,
     no_members,
 )
-from pcpg.practice.visit import Visits
 from pcpg.presets import bytes_of_transition, sized
 from pcpg.state import DONE, EXPLOIT, EXPLORE, NonFinite, Report, int32
 
@@ -359,9 +348,9 @@ class ReplayAgent:
         """What each seed's policy met: kept and counted while it explores, an evaluation of the task's after it."""
         found: dict[int, Any] = {}
         done = [i for i, state in enumerate(states) if state.phase != EXPLORE]
-        found |= dict(zip(done, self._try([states[i] for i in done], [policies[i] for i in done]), strict=True))
+        found |= dict(zip(done, tried_by(self, [states[i] for i in done], [policies[i] for i in done]), strict=True))
         exploring = [i for i, state in enumerate(states) if state.phase == EXPLORE]
-        episodes = self._play([states[i] for i in exploring], [policies[i] for i in exploring])
+        episodes = explored_by(self, [states[i] for i in exploring], [policies[i] for i in exploring])
         batches = [kept_of(states[i]).batch_of(played) for i, played in zip(exploring, episodes, strict=True)]
         met = [met_in(self, states[i], batch.code, batch.action) for i, batch in zip(exploring, batches, strict=True)]
         models = [with_room(self, policies[i]) for i in exploring]
@@ -371,43 +360,6 @@ class ReplayAgent:
             found[i] = seen_in(self, states[i], played, batch, own, output)
         return finite_or_error(check_visits, states, [found[i] for i in range(len(states))])
 
-    def _try(self, states: list[ReplayState], policies: list[GreedyPolicy]) -> list[Any]:
-        """What each seed's policy of the task met, which is kept."""
-        if not self.config.exploit.visit_episodes:
-            return [unvisited(self.env.num_cells) for _ in states]
-        sure, inputs = np.float32(SURE) * np.eye(len(self.candidates), dtype=np.float32), []
-        for state, policy in zip(states, policies, strict=True):
-            own = GreedyPolicy(policy.landmarks, policy.w, sure)
-            inputs.append(self._episodes_of(state, own, task_roll_in(self, state, own)))
-        found = []
-        for state, given, played in zip(states, inputs, self._played(inputs, self.try_out), strict=True):
-            batch = kept_of(state).batch_of(played)
-            found.append(tried_in(self, state, played, batch, given.roll_in))
-        return found
-
-    def _play(self, states: list[ReplayState], models: list[Model]) -> list[Episodes]:
-        """The episodes of a round of each seed."""
-        explore, found = self.config.explore, []
-        for state, model in zip(states, models, strict=True):
-            sharpness, coef = np.asarray(explore.sharpness, np.float32), np.asarray(explore.bonus_coef, np.float32)
-            listed = self.listed(int(state.seed))
-            policy = ExploringPolicy(model.landmarks, model.w, model.inverses, sharpness, coef)
-            if listed is not None:
-                policy = ListedPolicy(model.landmarks, model.w, model.bonus, sharpness, coef)
-            found.append(self._episodes_of(state, policy, roll_in_of(self, state, model)))
-        return self._played(found, self.collect)
-
-    def _episodes_of(self, state: ReplayState, policy: Any, roll_in: RollIn) -> CollectInputs:
-        seed = int(state.seed)
-        listed = self.listed(seed)
-        table = None if listed is None else listed.observations
-        return CollectInputs(state.seed, state.round, self.env.instance(seed), policy, roll_in, table)
-
-    def _played(self, inputs: list[CollectInputs], program: Programs) -> list[Episodes]:
-        if isinstance(self.env, HostEnvironment):
-            return [self._play_on_host(one) for one in inputs]
-        return [seen_through_table(one.table, own) for one, own in zip(inputs, program(inputs), strict=True)]
-
     def listed(self, seed: int) -> Listed | None:
         """All observations of a seed's instance, where they can be listed; looked up once."""
         if seed not in self._tables:
@@ -415,49 +367,12 @@ class ReplayAgent:
             self._tables[seed] = None if table is None else Listed(np.asarray(table))
         return self._tables[seed]
 
-    def _play_on_host(self, inputs: CollectInputs) -> Episodes:
-        rng = np.random.default_rng([int(inputs.seed), int(inputs.round), 4])
-        assert isinstance(self.env, HostEnvironment)
-        with locating(seed=int(inputs.seed), round=int(inputs.round)):
-            played = play(
-                self.env,
-                inputs.policy,
-                rng,
-                len(inputs.roll_in.length),
-                roll_in=inputs.roll_in,
-                epsilon=1.0,
-                candidates=self.candidates,
-            )
-        nowhere = np.full(played.alive.shape, -1, np.int32)
-        arrays = played.observations, played.actions, played.rewards, played.terminated, played.truncated
-        return Episodes(*arrays, played.alive, nowhere)
-
 
 def _weights_of(cover: Members) -> np.ndarray:
     """The weights of the members that are rolled in, with one for the newest."""
     number = len(cover.visits)
     old = cover.weights[len(cover.weights) - max(number - 1, 0) :]
     return np.append(old * (number - 1) / number, 1 / number) if number else old
-
-
-def unvisited(num_cells: int) -> Visits:
-    """What is known of a policy that played no episode: nothing."""
-    nothing = np.zeros(0, np.int32)
-    return Visits(None, np.full(1, np.nan, np.float32), nothing, np.zeros(num_cells, np.int32), 0, True)
-
-
-def free_memory() -> int | None:
-    """Bytes of memory that are free, where the system tells."""
-    try:
-        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
-    except (OSError, StopIteration, ValueError):
-        return None
-
-
-def seen_through_table(table: np.ndarray | None, episodes: Episodes) -> Episodes:
-    """Episodes with observations in place of their numbers."""
-    return episodes if table is None else episodes._replace(observations=table[np.asarray(episodes.observations)])
 
 
 def kernel_template(config: ReplayConfig, env: Environment) -> GreedyPolicy:
