@@ -12,8 +12,8 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_no_damage_goes_unnoticed_and_none_ends_in_a_traceback() -> None:
-    command = [sys.executable, "-m", "tests.fuzz", "--mutations", "12", "--kinds", "ppo-rnd", "--seed", "5"]
+    command = [sys.executable, "-m", "tests.fuzz", "--mutations", "4", "--kinds", "ppo-rnd", "--seed", "5"]
     own = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
     done = subprocess.run(command, cwd=ROOT, env=own, capture_output=True, text=True, timeout=200, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "12 mutations" in done.stdout and "'refused'" in done.stdout
+    assert "4 mutations" in done.stdout and "'refused'" in done.stdout
