@@ -19,6 +19,7 @@ from pcpg.experiments import harness
 from pcpg.experiments.harness import Cell, Experiment, Record, Scale, Summary
 from pcpg.reports.figures import new_figure
 from pcpg.run_config import RunConfig
+from pcpg.runs.errors import NotARun
 from pcpg.runs.folder import RunFolder
 from pcpg.training.exploit import exploit_config, exploit_defaults
 
@@ -67,6 +68,7 @@ GOALS = {
     "goals-50k": World("maze 20 x 20, 20 goals each, some new steps", "Maze-v0", {"size": 20}, GOAL_SOLVED, 50e3),
 }
 """Tasks that are named when the mazes have been explored; a task is a seed, and steps are those of the task alone."""
+EXPLORED = "maze-20"
 LAPTOP = ("lock-5", "lock-10", "lock-15", "lock-25", "sea-20", "car", "maze-20", *GOALS)
 ABLATION: dict[str, Mapping[str, Any]] = {
     "no bonus": {"explore": {"bonus_coef": 0.0, "min_value": 0.0}, "replay": {"capacity": 200_000}},
@@ -114,10 +116,9 @@ def cells(flags: Flags, records: list[Record]) -> Iterator[Cell]:
     for name, world in WORLDS.items():
         if name in asked:
             yield from _cells_of(flags, name, world, flags.seeds or world.seeds)
-    explored = Path(flags.out) / "runs" / "maze-20"
     for name in GOALS:
-        if name in asked and explored.exists():
-            yield _goals_cell(flags, name, RunFolder.open(explored))
+        if name in asked and not _is_kept(flags, name):
+            yield _goals_cell(flags, name, RunFolder.open(Path(flags.out) / "runs" / EXPLORED))
     if "ablation" in asked:
         for variant, changes in ABLATION.items():
             name = f"ablation-{variant.replace(' ', '-')}"
@@ -140,6 +141,16 @@ def _cell(flags: Flags, name: str, world: World, seeds: int, changes: Mapping[st
     asked = "ablation" if name.startswith("ablation") else name.split(SEED)[0]
     command = f"pcpg reproduce replay --scale {flags.scale} --worlds {asked} --seeds {seeds} --seed {flags.seed}"
     return Cell(name, config, command if flags.scale != "smoke" else "pcpg reproduce replay --scale smoke")
+
+
+def _is_kept(flags: Flags, name: str) -> bool:
+    """Whether the numbers of some goals are there and the data of their mazes, which are not kept, no more."""
+    out = Path(flags.out)
+    if (out / "runs" / EXPLORED).exists():
+        return False
+    if not (out / "cells" / f"{name}.json").exists():
+        raise NotARun(f"{name}: the mazes must be explored first: add {EXPLORED} to --worlds, with a new --out")
+    return True
 
 
 def _goals_cell(flags: Flags, name: str, explored: RunFolder) -> Cell:
@@ -195,7 +206,10 @@ def _joined(name: str, parts: list[Record]) -> Record:
         return parts[0]
     lists = {key: [value for part in parts for value in part[key]] for key in ("final_return", "env_steps")}
     history = {key: rows for part in parts for key, rows in part["history"].items()}
-    return parts[0] | lists | {"name": name, "history": history, "seconds": sum(part["seconds"] for part in parts)}
+    first = min(int(part["name"].partition(SEED)[2]) for part in parts)
+    command = f"pcpg reproduce replay --scale paper --worlds {name} --seeds {len(parts)} --seed {first}"
+    own = {"name": name, "history": history, "seconds": sum(part["seconds"] for part in parts), "command": command}
+    return parts[0] | lists | own
 
 
 def summarise(records: list[Record]) -> Summary:
@@ -259,7 +273,8 @@ def figures(records: list[Record]) -> Iterator[tuple[str, Any]]:
         line, np.exp(at) * line**slope, color="#2a9d5c", lw=1, label=f"$H^{{{slope:.2f}}}$ [{low:.2f}, {high:.2f}]"
     )
     others = on_policy()
-    axis.scatter(*zip(*others, strict=True), s=14, marker="s", color="#1b6ca8", label="PC-PG, most steps of a seed")
+    if others:
+        axis.scatter(*zip(*others, strict=True), s=14, marker="s", color="#1b6ca8", label="PC-PG, most steps of a seed")
     axis.set_xscale("log")
     axis.set_yscale("log")
     ticks = sorted({*(other[0] for other in others), *line.astype(int).tolist()})
@@ -285,7 +300,7 @@ def slope_interval(horizon: np.ndarray, steps: np.ndarray, draws: int = 2000) ->
 def on_policy(summary: Path = Path("results/lock/summary.json")) -> list[tuple[int, float]]:
     """Horizon and most steps of a solved lock of PC-PG without kept data, as kept by `pcpg reproduce lock`."""
     if not summary.exists():
-        return [(2, np.nan)]
+        return []
     found = json.loads(summary.read_text(encoding="utf-8"))
     rows = found.get("content", found)["cells"]
     return sorted(

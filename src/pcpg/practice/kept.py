@@ -138,9 +138,10 @@ class Kept:
 
     def blocks(self) -> Iterator[slice]:
         """The transitions that were made at the same time, one of each episode still alive, in the order of time."""
-        first, ends, at = self.column("first"), self.ends, 0
+        ends, at = self.ends, 0
+        later = np.append(np.flatnonzero(~self.column("first")), self.size)  # where no episode begins
         while at < self.size:
-            width = int(np.argmin(np.append(first[at:], False)))  # as many episodes begin together
+            width = int(later[np.searchsorted(later, at)]) - at  # as many episodes begin together
             while width:
                 block = slice(at, at + width)
                 yield block

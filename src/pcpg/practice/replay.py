@@ -107,16 +107,16 @@ class ReplayAgent:
 
     @functools.cached_property
     def collect(self) -> Programs:
-        constants = {"env": self.env, "distribution": among(self.candidates)}
-        number = self.config.explore.num_episodes
-        return Programs(functools.partial(collect_episodes, num_episodes=number, **constants), self.lanes)
+        return self._collector(self.config.explore.num_episodes)
 
     @functools.cached_property
     def try_out(self) -> Programs:
         """The same for the policy of a task."""
-        constants = {"env": self.env, "distribution": among(self.candidates)}
-        number = self.config.exploit.visit_episodes
-        return Programs(functools.partial(collect_episodes, num_episodes=number, **constants), self.lanes)
+        return self._collector(self.config.exploit.visit_episodes)
+
+    def _collector(self, number: int) -> Programs:
+        constants = {"env": self.env, "distribution": among(self.candidates), "num_episodes": number}
+        return Programs(functools.partial(collect_episodes, **constants), self.lanes)
 
     @functools.cached_property
     def count(self) -> Programs:

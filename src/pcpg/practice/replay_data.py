@@ -120,10 +120,7 @@ def value_scale(agent: "ReplayAgent", kept: Kept) -> float:
 
 def roll_in_of(agent: "ReplayAgent", state: ReplayState, model: Model) -> RollIn:
     """Members drawn by their weights, and uniform lengths for a share of the episodes."""
-    explore, cover, marks = agent.config.explore, state.cover, model.landmarks
-    rng = np.random.default_rng([int(state.seed), int(state.round), 3])
-    chance, steps = rng.random(explore.num_episodes), rng.integers(agent.env.max_steps, size=explore.num_episodes)
-    length = np.where((chance < explore.roll_in_share) & (len(cover.w) > 0), steps, NO_ROLL_IN)
+    cover, marks, (rng, length) = state.cover, model.landmarks, explore_lengths(agent, state)
     weights = cover.weights[len(cover.weights) - len(cover.w) :]
     which = rng.choice(len(cover.w), GROUPS, p=weights / weights.sum()) if len(cover.w) else np.zeros(GROUPS, int)
     scale, places, room = np.asarray(marks.inverse_scale), np.asarray(marks.places), np.shape(model.w)[-1]
@@ -133,7 +130,22 @@ def roll_in_of(agent: "ReplayAgent", state: ReplayState, model: Model) -> RollIn
     else:
         w, counts = np.zeros((GROUPS, *np.shape(model.w)), np.float32), np.zeros(GROUPS, np.int32)
     members = [MemberPolicy(scale, places, np.asarray(n), np.asarray(own)) for n, own in zip(counts, w, strict=True)]
-    return RollIn(jax.tree.map(lambda *leaves: np.stack(leaves), *members), length.astype(np.int32))
+    return RollIn(jax.tree.map(lambda *leaves: np.stack(leaves), *members), length)
+
+
+def explore_lengths(agent: "ReplayAgent", state: ReplayState) -> tuple[np.random.Generator, np.ndarray]:
+    """Lengths of the roll-ins of a round that explores."""
+    explore = agent.config.explore
+    return _lengths(agent, state, explore.num_episodes, explore.roll_in_share if len(state.cover.w) else 0.0)
+
+
+def _lengths(
+    agent: "ReplayAgent", state: ReplayState, number: int, share: float
+) -> tuple[np.random.Generator, np.ndarray]:
+    """Uniform lengths for a share of the episodes, and who drew them."""
+    rng = np.random.default_rng([int(state.seed), int(state.round), 3])
+    chance, steps = rng.random(number), rng.integers(agent.env.max_steps, size=number)
+    return rng, np.where(chance < share, steps, NO_ROLL_IN).astype(np.int32)
 
 
 def task_roll_in(agent: "ReplayAgent", state: ReplayState, policy: GreedyPolicy) -> RollIn:
@@ -141,10 +153,8 @@ def task_roll_in(agent: "ReplayAgent", state: ReplayState, policy: GreedyPolicy)
 
     Where the cover's policies are not at hand, in a run on the data of another, the policy itself rolls in.
     """
-    number, rng = agent.config.exploit.visit_episodes, np.random.default_rng([int(state.seed), int(state.round), 3])
-    chance, steps = rng.random(number), rng.integers(agent.env.max_steps, size=number)
-    rolls = (chance < ROLLED_IN) & (state.phase_round > 0)
-    length = np.where(rolls, steps, NO_ROLL_IN).astype(np.int32)
+    share = ROLLED_IN if state.phase_round > 0 else 0.0
+    _, length = _lengths(agent, state, agent.config.exploit.visit_episodes, share)
     if len(state.cover.w):
         return roll_in_of(agent, state, state.model)._replace(length=length)
     return RollIn(jax.tree.map(lambda leaf: np.stack([np.asarray(leaf)] * GROUPS), policy), length)
@@ -156,11 +166,9 @@ def tried_in(agent: "ReplayAgent", state: ReplayState, played: Episodes, batch: 
     places = np.concatenate([state.sample.places, kept.size + np.arange(len(batch.code))])
     weight = np.concatenate([state.sample.weight, np.ones(len(batch.code), np.float32)])
     kept.add(batch)
-    returns = np.where(played.alive, played.rewards, 0.0).sum(axis=0)
-    own = roll_in.length == NO_ROLL_IN
     same = {"features": int(state.features), "scaled_at": int(state.scaled_at), "waiting": state.waiting}
     return Seen(
-        returns=returns[own] if own.any() else returns,
+        returns=_returns_of(played, np.asarray(roll_in.length)),
         cells=_cells_of(agent, played),
         env_steps=len(batch.code),
         finite=_is_finite(batch),
@@ -171,6 +179,12 @@ def tried_in(agent: "ReplayAgent", state: ReplayState, played: Episodes, batch: 
         largest=0.0,
         **same,
     )
+
+
+def _returns_of(played: Episodes, length: np.ndarray) -> np.ndarray:
+    """Of the episodes from the start; of all where each was rolled in."""
+    returns, own = np.where(played.alive, played.rewards, 0.0).sum(axis=0), length == NO_ROLL_IN
+    return returns[own] if own.any() else returns
 
 
 def _cells_of(agent: "ReplayAgent", played: Episodes) -> np.ndarray:
@@ -241,18 +255,13 @@ def seen_in(
     sample, model, waiting = Sample(index, weight), counted.model, own_met.waiting
     features, scaled_at = int(state.features), int(state.scaled_at)
     if kept.size >= 2 * scaled_at:
-        scaled_at, scale = (
-            kept.size,
-            scale_of(agent, kept, None if features == 0 else model.landmarks, int(state.closer)),
-        )
+        scaled_at, marks = kept.size, None if features == 0 else model.landmarks
+        scale = scale_of(agent, kept, marks, int(state.closer))
         if features == 0 or np.max(np.abs(np.log(scale / np.asarray(model.landmarks.inverse_scale)))) > RESCALED:
             features, model = features + 1, recounted(agent, state, sample, scale, model)
             waiting = np.zeros_like(waiting)
-    own = np.asarray(played.alive) & (roll_in_of(agent, state, counted.model).length == NO_ROLL_IN)
-    whole = own.any(axis=0)
-    returns = np.where(played.alive, played.rewards, 0.0).sum(axis=0)
     return Seen(
-        returns=returns[whole] if whole.any() else returns,
+        returns=_returns_of(played, explore_lengths(agent, state)[1]),
         cells=_cells_of(agent, played),
         env_steps=len(batch.code),
         finite=_is_finite(batch),
