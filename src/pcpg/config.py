@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from pcpg.cover.bonus import BonusForm
 from pcpg.envs.options import nearest
+from pcpg.learning.e3b import E3BConfig
 from pcpg.learning.rnd import RNDConfig
 
 
@@ -115,9 +116,14 @@ class ExploreConfig:
     """Least standard deviation by which advantages are divided."""
     anneal_to: float = 1.0
     """Learning rate and entropy coefficient fall linearly to this share of themselves over each round."""
+    reward_first: float = 0.0
+    """Share of the budget in which PPO learns from the reward alone, before anything is explored ..."""
+    random_return: float | None = None
+    """... and if its best mean return is above this by then, it goes on to the end."""
 
     def __post_init__(self) -> None:
         positive(self, "ridge", "visit_episodes", "num_groups", "patience", "beta")
+        within(self, "reward_first", 0.0, 1.0)
         within(self, "epsilon", 1e-6, 1.0)
         within(self, "start_share", 0.0, 1.0)
         within(self, "anneal_to", 0.0, 1.0)
@@ -141,6 +147,8 @@ class ExploitConfig:
     """Anneal learning rate and entropy coefficient linearly to zero over the phase."""
     warm_start: bool = False
     """Start from the policy of the cover with the best return; otherwise from a fresh one, as in the paper."""
+    keep_best: bool = False
+    """At the end play the newest policy and the best so far in the same fresh episodes and hand back the better one."""
 
     def __post_init__(self) -> None:
         within(self, "epsilon", 1e-6, 1.0)
@@ -168,10 +176,11 @@ class PCPGConfig:
 
 @dataclasses.dataclass(frozen=True)
 class BaselineConfig:
-    """PPO, or PPO with random network distillation."""
+    """PPO, or PPO with random network distillation or an episodic bonus."""
 
     ppo: PPOConfig = PPOConfig()
     rnd: RNDConfig | None = None
+    e3b: E3BConfig | None = None
     budget: int = 3_000_000
     """Environment steps per seed; the round that reaches it is finished."""
     num_rounds: int = 0

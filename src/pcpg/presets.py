@@ -27,6 +27,7 @@ from pcpg.envs.host import HostEnvironment
 from pcpg.envs.protocol import Environment
 from pcpg.envs.spaces import Discrete, Image, flat_size
 from pcpg.features.examples import host_play
+from pcpg.learning.e3b import E3BConfig
 from pcpg.learning.rnd import RNDConfig
 from pcpg.policies.kernel import candidate_actions
 
@@ -46,18 +47,21 @@ PCPG = PCPGConfig()
 PCPG_BONUS = PCPGConfig(explore=ExploreConfig(reward_coef=1.0), exploit=REWARD_BONUS)
 PPO = BaselineConfig(ppo=PAPER_PPO)
 PPO_RND = BaselineConfig(ppo=PAPER_PPO, rnd=RNDConfig())
+PPO_E3B = BaselineConfig(ppo=PAPER_PPO, e3b=E3BConfig())
 REPLAY = ReplayConfig()
 
 # Environments that are stepped on the host: fewer and smaller updates, used more often.
 
-HOST_PPO = PPOConfig(num_updates=10, num_epochs=6, entropy_coef=0.005)
+HOST_PPO = PPOConfig(num_updates=10, num_epochs=6, entropy_coef=0.005, shared_body=False, normalise_rewards=True)
+"""Returns of any size: rewards are scaled, and the loss of the values does not pull at the policy's body."""
 HOST_EXPLORE = ExploreConfig(visit_episodes=64, num_groups=8, ridge=1e-4)
-HOST_EXPLOIT = ExploitConfig(start_share=0.5, advantage_floor=0.1)
+HOST_EXPLOIT = ExploitConfig(start_share=0.5, advantage_floor=0.1, keep_best=True)
 
 HOST_PCPG = PCPGConfig(HOST_PPO, HOST_EXPLORE, HOST_EXPLOIT)
 HOST_PCPG_BONUS = PCPGConfig(HOST_PPO, replace(HOST_EXPLORE, reward_coef=1.0), REWARD_BONUS)
 HOST_BASELINE = BaselineConfig(ppo=HOST_PPO, budget=500_000, visit_episodes=64)
-HOST_RND = replace(HOST_BASELINE, rnd=RNDConfig())
+HOST_RND = replace(HOST_BASELINE, rnd=RNDConfig(coef=0.5, normalise=True))
+HOST_E3B = replace(HOST_BASELINE, e3b=E3BConfig())
 
 # MountainCar with continuous actions: 5 of 5 seeds above 90 over the environment's 999 steps, under 3M steps per seed.
 
