@@ -143,17 +143,6 @@ MAZE_GOAL = {
 steps; with 3 epochs after 50, with entropy 0.1 and lambda 0.95 too after 60, with a clip of 0.1 too after more than 60.
 """
 
-# DeepSea, size 10 and 20: mean return 0.98 in seed 1000. With less entropy, or a smaller floor, the cost of the moves
-# teaches the policy to stay at the left before the reward is found (size 20: solved in 2 of the seeds 0 to 4).
-
-DEEP_SEA = PCPGConfig(replace(HOST_PPO, entropy_coef=0.02), HOST_EXPLORE, ExploitConfig(num_rounds=24))
-
-# FrozenLake 8x8, seeds 1000 to 1007 (`--seed 1000 --seeds 8`): mean returns of 0.75 to 0.95. With entropy 0.005 there
-# were 7 of 8 above 0.7; with 16 rounds as well 6, and with at most 10 policies as well 4.
-
-LAKE_PPO = replace(HOST_PPO, entropy_coef=0.01)
-LAKE = PCPGConfig(LAKE_PPO, replace(HOST_EXPLORE, max_policies=20), replace(HOST_EXPLOIT, num_rounds=32))
-
 
 class EnvironmentPreset(NamedTuple):
     """What an environment has of its own."""
@@ -163,7 +152,7 @@ class EnvironmentPreset(NamedTuple):
     exploit: Mapping[str, Any] = {}  # changes to the settings of a cover, for a run that exploits it
 
 
-FROZEN_LAKE = EnvironmentPreset({"pcpg": LAKE, "ppo": replace(HOST_BASELINE, ppo=LAKE_PPO)})
+# The paper's experiments alone: other people's environments have none, whatever is chosen for them is chosen by a look.
 
 ENVIRONMENTS: dict[str, EnvironmentPreset] = {
     "MountainCarContinuous-v0": EnvironmentPreset(
@@ -186,18 +175,12 @@ ENVIRONMENTS: dict[str, EnvironmentPreset] = {
         features=("random-conv", {"num_features": 128, "num_kernels": [16, 32]}),
         exploit=MAZE_GOAL,
     ),
-    "gymnasium:MountainCarContinuous-v0": EnvironmentPreset(
-        {"pcpg-bonus": CAR_BONUS, "ppo": BaselineConfig(ppo=CAR_PPO)}, features=("fourier", {})
-    ),
-    "gymnasium:FrozenLake-v1": FROZEN_LAKE,
-    "gymnasium:FrozenLake8x8-v1": FROZEN_LAKE,
-    "bsuite:deep_sea": EnvironmentPreset({"pcpg": DEEP_SEA}),
 }
 
 
 def environment_preset(env_id: str) -> EnvironmentPreset:
-    """What an environment has of its own; bsuite:deep_sea/3 is a point of bsuite:deep_sea."""
-    return ENVIRONMENTS.get(env_id.partition("/")[0], EnvironmentPreset({}))
+    """What an environment has of its own."""
+    return ENVIRONMENTS.get(env_id, EnvironmentPreset({}))
 
 
 MOST_SAMPLES = 2**20

@@ -63,7 +63,7 @@ def inverse_loss(
     distribution: Distribution,
 ) -> Float[jax.Array, ""]:
     """Minus the mean log-density of the actions that were taken, over the masked pairs."""
-    log_prob = distribution.log_prob(outputs, actions)
+    log_prob = distribution.log_prob(outputs, jnp.asarray(actions))
     return -jnp.sum(jnp.where(mask, log_prob, 0.0)) / jnp.maximum(jnp.sum(mask), 1)
 
 

@@ -106,14 +106,14 @@ def keep_best(agent: Agent, state: SeedState) -> Turn:
 
 def has_no_cover(state: SeedState) -> bool:
     """Whether a seed has not begun to explore."""
-    return state.cover is not None and state.cover.size == 0
+    return state.cover is not None and int(state.cover.size) == 0
 
 
 def task_is_over(agent: Agent, state: SeedState) -> bool:
     """Whether the task has had its rounds or its budget."""
     if agent.budget.is_set:
         return agent.budget.is_over(state)
-    return rounds_of_task(agent, state) <= state.phase_round
+    return rounds_of_task(agent, state) <= int(state.phase_round)
 
 
 def ended(agent: Agent, state: SeedState) -> SeedState:
