@@ -34,8 +34,9 @@ PAYS = 0.05
 """Share of the episodes of random play that meet something good, from which on a task is begun with its reward."""
 SIZES = (0.1, 10.0)
 """Largest entries of observations between which they are taken as they are."""
-REWARD_FIRST = 0.3
-"""Share of the budget after which PPO must have improved on random play, or exploration begins."""
+REWARD_FIRST, REWARD_TRIED = 0.3, 0.15
+"""Share of the budget after which PPO must have improved on random play, or exploration begins: where random play is
+paid, and where it is not."""
 
 
 class Choice(NamedTuple):
@@ -51,17 +52,20 @@ def choose(found: Look) -> Choice:
     alike = not found.differs_after_reset and found.kind != "image"
     if found.kind == "one-hot" or (alike and found.distinct <= REPEATS * found.env_steps):
         return Choice("pcpg-replay", {}, "observations come again, so data are worth keeping")
-    margin = 3 * found.return_error
-    first = {"reward_first": REWARD_FIRST, "random_return": found.returns[1] + margin}
-    begin = Choice("pcpg", {"explore": first} | _sizes(found), "")
     if found.good >= PAYS:
-        return begin._replace(because="random play is paid, so the reward comes first")
+        return Choice("pcpg", _first(found, REWARD_FIRST), "random play is paid, so the reward comes first")
     if found.entries <= FEW and not found.noise:
         return Choice("pcpg-replay", {}, "random play meets nothing good, and observations are short")
     if found.differs_after_reset and found.entries > LONG:
         return Choice("ppo-e3b", _sizes(found), "every reset has another layout, so novelty is that of an episode")
     what = f"{found.noise} entries are noise" if found.noise else f"observations have {found.entries} entries"
-    return begin._replace(because=f"{what}, so the reward is tried before the cover")
+    return Choice("pcpg", _first(found, REWARD_TRIED), f"{what}, so the reward is tried before the cover")
+
+
+def _first(found: Look, share: float) -> dict[str, Any]:
+    """Settings of PC-PG that begins with the reward."""
+    to_beat = found.returns[1] + 3 * found.return_error
+    return {"explore": {"reward_first": share, "random_return": to_beat}} | _sizes(found)
 
 
 def _sizes(found: Look) -> dict[str, Any]:
