@@ -188,7 +188,7 @@ def test_the_help_of_train_depends_on_environment_and_algorithm(cli: Cli) -> Non
     default = cli("train", "--help").out
     for flag in (
         "ENV",
-        "--algo {pcpg,pcpg-bonus,pcpg-replay,ppo-rnd,ppo}",
+        "--algo {auto,pcpg,pcpg-bonus,pcpg-replay,ppo-rnd,ppo-e3b,ppo}",
         "--seeds",
         "--out",
         "--config",

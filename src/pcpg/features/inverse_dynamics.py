@@ -37,7 +37,7 @@ class InverseDynamics(eqx.Module):
     ) -> Float[jax.Array, "*batch outputs"]:
         """Parameters of the distribution of the action that was taken at the first of two observations."""
         both = jnp.concatenate([self.features(observations), self.features(later)], axis=-1)
-        outputs = self.head(jax.nn.relu(self.hidden(both * np.sqrt(both.shape[-1] / 2))))
+        outputs = self.head(jax.nn.relu(self.hidden(both * math.sqrt(both.shape[-1] / 2))))
         if self.log_std is None:
             return outputs
         return jnp.concatenate([outputs, jnp.broadcast_to(self.log_std, outputs.shape)], axis=-1)

@@ -61,7 +61,7 @@ def episodic_bonus(
         ends: Where an episode ends and the next one begins in its place; None: every place has one episode.
     """
     size = here.shape[-1]
-    fresh = jnp.broadcast_to(jnp.eye(size) / ridge, (here.shape[1], size, size))
+    fresh = jnp.broadcast_to(jnp.eye(size, dtype=jnp.float32) / ridge, (here.shape[1], size, size))
 
     def step(inverse: jax.Array, given: tuple[jax.Array, jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         phi, later, is_first = given
