@@ -2,7 +2,9 @@
 
 PC-PG has what a look chooses (practice/choice.py) and the default budget of STEPS. The others have as many environment
 steps as the seed of PC-PG that used most, roll-ins, looks and evaluations counted. A task counts as solved by the mean
-over EVALUATION fresh episodes. SB3's PPO comes from benchmarks/peers/sb3_environments.py.
+over EVALUATION fresh episodes. The last two columns have the same algorithm everywhere, in place of one that is chosen,
+with the default settings of the host: what the choice is worth. SB3's PPO is that of
+benchmarks/peers/sb3_environments.py.
 
 PC-PG is called worse than PPO on a task where its mean over the seeds is below PPO's by more than ALLOWANCE of the
 range from PPO's least to what counts as solved, and a one-sided Welch test at 5% agrees.
@@ -30,7 +32,8 @@ EVALUATION = 200
 ALLOWANCE = 0.02
 LEVEL = 0.05
 AUTO, BASELINE, PEER = "auto", "ppo", "sb3-ppo"
-ALGOS = (AUTO, BASELINE, "ppo-rnd", "ppo-e3b")
+FIXED = ("pcpg", "pcpg-replay")
+ALGOS = (AUTO, BASELINE, "ppo-rnd", "ppo-e3b", *FIXED)
 OWN = "gymnasium:pcpg.envs.adapters.own_tasks:"
 
 
@@ -69,7 +72,7 @@ class Flags(harness.Flags):
     scale: Scale = "laptop"
     """smoke: 1 seed, seconds, learns nothing; laptop and paper: 5 seeds, minutes for each environment."""
     algos: tuple[str, ...] = ALGOS
-    """Which algorithms; auto is PC-PG as a look chooses it."""
+    """Which algorithms; auto is PC-PG as a look chooses it, pcpg and pcpg-replay are themselves everywhere."""
     out: str = "results/environments"
     """Folder of the results; cells that are done there are not run again."""
     tasks: tuple[str, ...] = tuple(TASKS)
@@ -121,6 +124,8 @@ def measure(run: Run) -> Record:
         env=run.config.env,
         env_options=dict(run.config.env_options),
         looked=dict(run.config.looked),
+        measure=task.measure,
+        success=task.success,
         final_return=[float(value) for value in played.mean_return],
         solved_episodes=solved,
         successes=sum(value >= task.success for value in reached),
@@ -181,6 +186,8 @@ def _rule(task: Task) -> str:
 
 def _name(row: Record) -> str:
     """What a row is called: of PC-PG with what was chosen."""
+    if row["column"] in FIXED:
+        return f"always `{row['column']}`"
     return {AUTO: f"PC-PG (`{row['algo']}`)", PEER: "PPO of SB3"}.get(row["column"], label(row["column"]))
 
 

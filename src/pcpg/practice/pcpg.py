@@ -26,6 +26,8 @@ from pcpg.state import DONE, EXPLOIT, EXPLORE, Member, Report, SeedState, int32
 
 FRESH = 1
 """Stream of the initial weights of a policy that exploits; exploration begins with stream 0."""
+LEAST_LEFT = 0.05
+"""Of learning rate and entropy coefficient, where the reward alone is learned from and the budget is used up."""
 EXPLORER = 2
 """Stream of one that explores after the reward alone had led nowhere."""
 
@@ -182,13 +184,14 @@ def assign(agent: Agent, state: SeedState) -> Assignment:
         )
         return Assignment(task, init_adam(state.policy))
     if has_no_cover(state):
+        left = max(1 - agent.budget.spent(state), LEAST_LEFT) if exploit.anneal else 1.0
         task = make_task(
             reward_coef=1.0,
             bonus_coef=0.0,
             start_share=1.0,
             epsilon=0.0,
-            learning_rate=(ppo.learning_rate, ppo.learning_rate),
-            entropy_coef=(ppo.entropy_coef, ppo.entropy_coef),
+            learning_rate=(ppo.learning_rate * left, ppo.learning_rate * left),
+            entropy_coef=(ppo.entropy_coef * left, ppo.entropy_coef * left),
             advantage_floor=0.0,
         )
         return Assignment(task, state.adam)
