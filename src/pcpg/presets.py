@@ -52,7 +52,10 @@ REPLAY = ReplayConfig()
 
 # Environments that are stepped on the host: fewer and smaller updates, used more often.
 
-HOST_PPO = PPOConfig(num_updates=10, num_epochs=6, entropy_coef=0.005, shared_body=False, normalise_rewards=True)
+# Tuned on seeds from 1000 on: a maze that is new at every reset (PPO, 150k steps: 0.57 of the episodes solved with 6
+# epochs of larger minibatches and entropy 0.005, 0.8 to 0.9 with these and entropy 0.02 to 0.05), three stages, CartPole.
+
+HOST_PPO = PPOConfig(num_updates=10, num_epochs=10, entropy_coef=0.03, shared_body=False, normalise_rewards=True)
 """Returns of any size: rewards are scaled, and the loss of the values does not pull at the policy's body."""
 HOST_EXPLORE = ExploreConfig(visit_episodes=64, num_groups=8, ridge=1e-4)
 HOST_EXPLOIT = ExploitConfig(start_share=0.5, advantage_floor=0.1, keep_best=True)
@@ -202,7 +205,7 @@ def sized(config: AgentConfig, env: Environment) -> AgentConfig:
     ppo = replace(
         config.ppo,
         num_episodes=config.ppo.num_episodes or episodes,
-        minibatch_size=config.ppo.minibatch_size or (min(256, 32 * blocks) if on_host else 64 * blocks),
+        minibatch_size=config.ppo.minibatch_size or (min(128, 32 * blocks) if on_host else 64 * blocks),
     )
     if isinstance(config, BaselineConfig):
         return replace(config, ppo=ppo)
