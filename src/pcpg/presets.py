@@ -53,7 +53,8 @@ REPLAY = ReplayConfig()
 # Environments that are stepped on the host: fewer and smaller updates, used more often.
 
 # Tuned on seeds from 1000 on: a maze that is new at every reset (PPO, 150k steps: 0.57 of the episodes solved with 6
-# epochs of larger minibatches and entropy 0.005, 0.8 to 0.9 with these and entropy 0.02 to 0.05), three stages, CartPole.
+# epochs of larger minibatches and entropy 0.005, 0.8 to 0.9 with these and entropy 0.02 to 0.05), three stages,
+# CartPole.
 
 HOST_PPO = PPOConfig(num_updates=10, num_epochs=10, entropy_coef=0.03, shared_body=False, normalise_rewards=True)
 """Returns of any size: rewards are scaled, and the loss of the values does not pull at the policy's body."""
