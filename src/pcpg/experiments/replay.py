@@ -55,10 +55,10 @@ WORLDS: dict[str, World] = {
     "lock-50": _lock(50, 8e6),
     "lock-100": _lock(100, 40e6, together=1),  # long runs: several processes can share them
     "sea-20": World("DeepSea 20", "DeepSea-v0", {"size": 20}, SEA_SOLVED, 0.1e6, 5),
-    "sea-50": World("DeepSea 50", "DeepSea-v0", {"size": 50}, SEA_SOLVED, 0.6e6, 5),
-    "sea-100": World("DeepSea 100", "DeepSea-v0", {"size": 100}, SEA_SOLVED, None, 5),
+    "sea-50": World("DeepSea 50", "DeepSea-v0", {"size": 50}, SEA_SOLVED, 0.6e6, 5, 1),
+    "sea-100": World("DeepSea 100", "DeepSea-v0", {"size": 100}, SEA_SOLVED, None, 5, 1),
     "bsuite-20": World("bsuite's DeepSea 20", "bsuite:deep_sea", {"size": 20}, SEA_SOLVED, 0.1e6, 5),
-    "bsuite-50": World("bsuite's DeepSea 50", "bsuite:deep_sea", {"size": 50}, SEA_SOLVED, 0.6e6, 5),
+    "bsuite-50": World("bsuite's DeepSea 50", "bsuite:deep_sea", {"size": 50}, SEA_SOLVED, 0.6e6, 5, 1),
     "car": World("Gymnasium's MountainCarContinuous", "gymnasium:MountainCarContinuous-v0", {}, CAR_SOLVED, 0.4e6, 5),
     "doorkey": World("MiniGrid DoorKey 6x6", "gymnasium:MiniGrid-DoorKey-6x6-v0", {}, GRID_SOLVED, 0.4e6, 5),
     "maze-20": World("maze 20 x 20, all cells", "Maze-v0", {"size": 20}, None, 3e6, 5),
