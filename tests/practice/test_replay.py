@@ -16,6 +16,7 @@ from pcpg.practice.fitting import Episodes
 from pcpg.practice.kept import Batch, Kept
 from pcpg.practice.replay import ReplayAgent
 from pcpg.state import DONE
+from pcpg.training.storage import read_data
 
 TINY = {"explore": {"patience": 2, "min_value": 0.4}, "replay": {"capacity": 5000}, "exploit": {"visit_episodes": 8}}
 
@@ -66,6 +67,17 @@ def test_exploration_ends_when_the_start_promises_little_for_some_rounds(solved)
         assert max(ahead[-5:]) < 0.2 <= min(max(ahead[i : i + 5]) for i in range(len(ahead) - 5))
 
 
+def test_the_kept_transitions_fall_into_whole_episodes(solved):
+    for state in solved[0].values():
+        kept, episodes = state.kept, state.kept.episodes()
+        assert sorted(np.concatenate(episodes)) == list(range(kept.size))
+        for places in episodes:
+            code, after = kept.column("code")[places], kept.column("next_code")[places]
+            assert (code[1:] == after[:-1]).all(), "each step begins where the last one led"
+            assert kept.column("first")[places].tolist() == [True] + [False] * (len(places) - 1)
+            assert kept.ends[places].tolist() == [False] * (len(places) - 1) + [True]
+
+
 def test_a_seed_ends_with_the_same_bits_alone_or_beside_others():
     config = ReplayConfig(KeepConfig(capacity=3000), ReplayExploreConfig(patience=2, min_value=0.5))
     agent = ReplayAgent(CombinationLock(3), config, 1)
@@ -102,6 +114,7 @@ def test_an_interrupted_run_ends_as_one_left_alone_data_included(tmp_path: Path,
         pcpg.train("CombinationLock-v0", out=tmp_path / "cut", observer=observe, **settings)
     resumed = pcpg.resume(tmp_path / "cut")
     assert files_of(resumed.path) == files_of(whole.path)
+    assert len(read_data(whole.folder, whole.config, 1).episodes()) == whole.summary["env_steps"][1] // 4
     assert resumed.evaluate(4).returns.shape == (2, 4)
     np.testing.assert_array_equal(resumed.evaluate(4).returns, whole.evaluate(4).returns)
 
