@@ -15,6 +15,7 @@ from pcpg.envs.lock import CombinationLock
 from pcpg.practice.fitting import Episodes
 from pcpg.practice.kept import Batch, Kept
 from pcpg.practice.replay import ReplayAgent
+from pcpg.runs.metrics import read_metrics
 from pcpg.state import DONE
 from pcpg.training.storage import read_data
 
@@ -92,6 +93,19 @@ def test_the_budget_of_data_ends_exploration_before_it_is_exceeded():
     config = ReplayConfig(KeepConfig(capacity=1000), ReplayExploreConfig(min_value=0.0), ReplayExploitConfig(backups=0))
     states, _ = train(ReplayAgent(CombinationLock(8), config, 1), [0])
     assert 1000 - 32 * 9 < states[0].kept.size <= 1000
+
+
+def test_with_a_target_the_task_is_tried_on_the_way_and_exploration_ends_when_it_is_reached(
+    solved, tmp_path: Path
+) -> None:
+    run = pcpg.train("CombinationLock-v0", "pcpg-replay", horizon=8, seed=1000, until=3.5, out=tmp_path / "run")
+    phases = [row["phase"] for row in read_metrics(run.folder.metrics)]
+    assert phases[-2:] == ["exploit", "exploit"], "the try that reached the target, and the evaluation after it"
+    assert run.summary["env_steps"][0] < 0.7 * int(solved[0][1000].env_steps)
+    assert run.evaluate(20).mean_return[0] > 3.5
+    never = {"config": {"explore": {"attempts": 0.0}, "replay": {"capacity": 4000}}}
+    other = pcpg.train("CombinationLock-v0", "pcpg-replay", horizon=8, until=3.5, out=tmp_path / "never", **never)
+    assert [row["phase"] for row in read_metrics(other.folder.metrics)].count("exploit") == 1
 
 
 def files_of(path: Path) -> dict[str, bytes]:
