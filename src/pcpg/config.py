@@ -250,6 +250,9 @@ class ReplayExploreConfig:
     closer_looks: int = 3
     """So often exploration goes on with a kernel half as wide where it would end and hardly anything good was met: a
     reward above 0, or the end of an episode where every step costs, three times. It then ends when that is met."""
+    attempts: float = 1.5
+    """With a target (`--until`) the task is tried while exploration goes on, whenever the data have grown by this
+    factor since the last try and something good was met; exploration ends when a try reaches the target. 0: never."""
     weights: Literal["d-optimal", "uniform"] = "d-optimal"
     """Mixture weights of the cover for the roll-in."""
     ridge: float = 1e-3
@@ -263,6 +266,8 @@ class ReplayExploreConfig:
         for name in ("backups", "closer_looks"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} must be 0 or more, got {getattr(self, name)}")
+        if self.attempts != 0 and self.attempts <= 1:
+            raise ValueError(f"attempts must be 0 (never) or more than 1, got {self.attempts}")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -247,6 +247,13 @@ def _read_data(folder: RunFolder, env: Environment, seed: int, hashes: Sequence[
     return kept
 
 
+def read_data(folder: RunFolder, config: RunConfig, seed: int) -> Kept:
+    """All transitions that a seed has kept, as of the last checkpoint."""
+    checkpoint = folder.newest_checkpoint()
+    members = checkpoint.state["members"] if checkpoint else []
+    return _read_data(folder, environment_of(folder), seed, members)
+
+
 def _batch(own: Mapping[str, np.ndarray]) -> Batch:
     prefix = ".batch."
     return Batch(**{name[len(prefix) :]: leaf for name, leaf in own.items() if name.startswith(prefix)})
