@@ -7,7 +7,7 @@ import typing
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
-from pcpg.cover.bonus import BonusForm
+from pcpg.cover.bonus import BonusForm, RidgeScale
 from pcpg.envs.options import nearest
 from pcpg.learning.e3b import E3BConfig
 from pcpg.learning.rnd import RNDConfig
@@ -102,6 +102,9 @@ class ExploreConfig:
     """Weight of the environment's reward while exploring; 0: reward-free."""
     ridge: float = 1e-6
     """lambda, added to the summed covariance."""
+    ridge_scale: RidgeScale = "raw"
+    """features: lambda is this times the mean squared norm of the features under the first policy, so that nothing
+    depends on their scale; raw: as it is."""
     weights: Literal["d-optimal", "uniform"] = "d-optimal"
     """Mixture weights of the cover for the roll-in."""
     visit_episodes: int = 256

@@ -58,7 +58,7 @@ REPLAY = ReplayConfig()
 
 HOST_PPO = PPOConfig(num_updates=10, num_epochs=10, entropy_coef=0.03, shared_body=False, normalise_rewards=True)
 """Returns of any size: rewards are scaled, and the loss of the values does not pull at the policy's body."""
-HOST_EXPLORE = ExploreConfig(visit_episodes=64, num_groups=8, ridge=1e-4)
+HOST_EXPLORE = ExploreConfig(visit_episodes=64, num_groups=8, ridge=1e-4, ridge_scale="features")
 HOST_EXPLOIT = ExploitConfig(start_share=0.5, advantage_floor=0.1, keep_best=True)
 
 HOST_PCPG = PCPGConfig(HOST_PPO, HOST_EXPLORE, HOST_EXPLOIT)

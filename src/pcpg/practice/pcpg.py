@@ -14,7 +14,7 @@ import numpy as np
 
 from pcpg.algorithm1 import Explored, Parts, Visit, explore_round, task_round
 from pcpg.config import ExploreConfig
-from pcpg.cover.bonus import whitening
+from pcpg.cover.bonus import ridge_of, whitening
 from pcpg.cover.cover import Cover, add_member, empty_cover, with_weights
 from pcpg.learning.update import init_adam
 from pcpg.policies.networks import ActorCritic
@@ -242,7 +242,7 @@ def left(agent: Agent, state: SeedState) -> int:
 
 def scaled_whitening(cover: Cover, config: ExploreConfig) -> np.ndarray:
     """W of cover/bonus.py as float32; scaled by the cover, such that the form has mean 1 over its policies."""
-    whiten = whitening(cover.sigma_sum, config.ridge)
+    whiten = whitening(cover.sigma_sum, ridge_of(cover.used, config.ridge_scale, config.ridge))
     if config.bonus_scale == "cover":
         # E[phi' S^-1 phi] = tr(W' E[phi phi'] W) under the uniform mixture of the members.
         mean = np.einsum("ij,ik,kj->", whiten, cover.sigma_sum, whiten) / int(cover.size)

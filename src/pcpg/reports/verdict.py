@@ -85,7 +85,7 @@ def _span(values: np.ndarray) -> str:
 
 def _reach(run: RunData) -> str:
     said = []
-    reached = [directions(cover.sigmas, run.ridge) for cover in run.covers.values() if cover.sigmas.size]
+    reached = [directions(cover.sigmas, run.ridge_of(cover)) for cover in run.covers.values() if cover.sigmas.size]
     if reached:
         size = next(iter(run.covers.values())).sigmas.shape[-1]
         more = "" if min(reached) == size else "; whether the others can be reached is not known"
