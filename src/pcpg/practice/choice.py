@@ -88,7 +88,8 @@ def look_and_choose(name: str, env: Environment, budget: int, seed: int = 0) -> 
     if isinstance(env, HostEnvironment):
         env.close()
     choice = choose(found)
-    return Looked(choice, found.env_steps, [*lines(name, found), chosen_line(choice)])
+    repeatable = found._replace(steps_per_second=0.0)
+    return Looked(choice, found.env_steps, [*lines(name, repeatable), chosen_line(choice)])
 
 
 def chosen_line(choice: Choice) -> str:

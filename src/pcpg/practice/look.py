@@ -196,10 +196,10 @@ def lines(name: str, found: Look) -> list[str]:
     else:
         reward += f"; returns {low_return:g} to {high_return:g} (mean {mean_return:.3g})"
     changing = f"{found.entries - found.constant} of {found.entries} entries change, between {found.observed[0]:g} and "
+    speed = f"; {found.steps_per_second:,.0f} steps per second" if found.steps_per_second else ""
     resets = f"{found.first} different starts" if found.differs_after_reset else "every episode starts alike"
     return [
-        f"{name}: episodes of {length} steps, {early} end before the limit of {found.max_steps}; "
-        f"{found.steps_per_second:,.0f} steps per second",
+        f"{name}: episodes of {length} steps, {early} end before the limit of {found.max_steps}{speed}",
         f"reward: {reward} ({found.episodes} episodes of random play)",
         f"observations: {found.kind} {found.shape}, {changing}{found.observed[1]:g}; "
         f"{found.distinct:,} different ones in {found.env_steps:,} steps; {resets}",
