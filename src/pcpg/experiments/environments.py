@@ -174,7 +174,7 @@ def is_worse(ours: np.ndarray, theirs: np.ndarray, success: float) -> bool:
         return False
     if ours.std() + theirs.std() < 1e-12 or min(len(ours), len(theirs)) < 2:
         return True
-    _, chance = stats.ttest_ind(ours, theirs, equal_var=False, alternative="less")
+    _, chance = np.asarray(stats.ttest_ind(ours, theirs, equal_var=False, alternative="less"), float)
     return bool(chance < LEVEL)
 
 

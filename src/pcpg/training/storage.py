@@ -185,7 +185,7 @@ def covers_of(
             raise NotARun(f"{folder.path} holds no cover: {config.algo} keeps none")
         size = 0 if checkpoint is None else int(checkpoint.arrays[f"{name}.size"])
         if checkpoint is None or size == 0:
-            raise NotARun(f"{folder.path}: the cover of seed {seed} has no member yet")
+            raise NotARun(f"{folder.path}: the cover of seed {seed} has no member: nothing was explored so far")
         weights[env.dynamics_seed(seed)] = checkpoint.arrays[f"{name}.weights"][:size]
     covers = _read_covers(folder, config, env, weights, checkpoint.state["members"] if checkpoint else [])
     return [covers[env.dynamics_seed(seed)] for seed in seeds]
