@@ -12,6 +12,7 @@ from pcpg.practice.budget import Limits
 from pcpg.practice.choice import LOOK_SHARE, choose, flags_of
 from pcpg.practice.look import Look
 from pcpg.run_config import chosen_by_a_look
+from pcpg.runs.folder import RunFolder
 from pcpg.runs.metrics import read_metrics
 
 CARTPOLE = Look(
@@ -135,3 +136,17 @@ def test_steps_of_the_look_are_counted_in_a_run_of_a_name_alone(tmp_path: Any) -
 def test_the_reward_cannot_come_first_without_a_budget() -> None:
     with pytest.raises(ConfigError, match=r"explore.reward_first is a share of the budget"):
         pcpg.train("CombinationLock-v0", "pcpg", horizon=2, config={"explore": {"reward_first": 0.3}})
+
+
+def test_the_command_says_what_was_seen_and_chosen_unless_a_setting_is_given(
+    cli: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pcpg.cli.train.train_folder", lambda *arguments, **asked: 0)
+    answer = cli("train", "gymnasium:CartPole-v1", "--algo", "auto", "--steps", "200k", "--out", tmp_path / "auto")
+    said = " ".join(answer.err.split())
+    assert "reward: 100.00% of steps have a reward" in said and "chosen: --algo pcpg --explore.reward-first 0.3" in said
+    chosen = RunFolder.open(tmp_path / "auto").config
+    assert chosen["looked"]["env_steps"] <= 4000 and chosen["agent"]["explore"]["reward_first"] == 0.3
+    given = ("--ppo.hidden", "8", "--steps", "200k", "--out", tmp_path / "given")
+    assert "chosen" not in cli("train", "gymnasium:CartPole-v1", *given).err
+    assert "looked" not in RunFolder.open(tmp_path / "given").config
