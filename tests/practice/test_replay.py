@@ -11,6 +11,7 @@ import pytest
 
 import pcpg
 from pcpg.config import KeepConfig, ReplayConfig, ReplayExploitConfig, ReplayExploreConfig
+from pcpg.envs.deep_sea import DeepSea
 from pcpg.envs.lock import CombinationLock
 from pcpg.practice.fitting import Episodes
 from pcpg.practice.kept import Batch, Kept
@@ -106,6 +107,25 @@ def test_with_a_target_the_task_is_tried_on_the_way_and_exploration_ends_when_it
     never = {"config": {"explore": {"attempts": 0.0}, "replay": {"capacity": 4000}}}
     other = pcpg.train("CombinationLock-v0", "pcpg-replay", horizon=8, until=3.5, out=tmp_path / "never", **never)
     assert [row["phase"] for row in read_metrics(other.folder.metrics)].count("exploit") == 1
+
+
+class Demanding(DeepSea):
+    """DeepSea that calls itself solved at a return that nobody can earn."""
+
+    @property
+    def solved_return(self) -> float:
+        return 10.0
+
+
+def test_a_task_is_tried_again_while_what_the_environment_calls_solved_is_not_reached():
+    config = ReplayConfig(KeepConfig(capacity=3000), exploit=ReplayExploitConfig(visit_episodes=8, steps=100))
+
+    def tries(env: DeepSea) -> int:
+        _, reports = train(ReplayAgent(env, config, 1), [0])
+        return [report.metrics["phase"] for report in reports[0]].count("exploit")
+
+    assert tries(DeepSea(4)) == 1
+    assert tries(Demanding(4)) == 1 + 100 // (8 * 4), "as often as its steps allow"
 
 
 def files_of(path: Path) -> dict[str, bytes]:

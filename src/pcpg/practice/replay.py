@@ -297,7 +297,9 @@ class ReplayAgent:
             return state, Report(plain(metrics), member)
         found = kept_of(state).returns_to_go()
         shortfall = done.improved.value - float(state.last_return)
-        if shortfall <= self.config.exploit.tolerance * (found.max() - found.min()) or not self._tries_left(state):
+        enough = -np.inf if self.env.solved_return is None else self.env.solved_return
+        is_fine = shortfall <= self.config.exploit.tolerance * (found.max() - found.min())
+        if (is_fine and state.best_return >= enough) or not self._tries_left(state):
             best = state.best_policy, state.best_return
             state = state._replace(phase=int32(DONE), policy=best[0], last_return=best[1])
         return state, Report(plain(metrics), member)
