@@ -32,6 +32,7 @@ LogFlag = Annotated[
     tuple[Literal["tensorboard", "wandb"], ...],
     tyro.conf.arg(help="Log to these besides metrics.jsonl; each needs the extra of its name."),
 ]
+OnFlag = Annotated[str, tyro.conf.arg(metavar="local|ray|ray://HOST:PORT")]
 
 
 HELP_ALL = "--help-all"
@@ -79,6 +80,10 @@ class TrainFlags:
     trust: TrustFlag = False
     lanes: int = 0
     """How many seeds run side by side; 0 chooses by the device."""
+    workers: int | None = None
+    """Processes that play the episodes of an environment which is stepped on the host; short for --env.workers."""
+    on: OnFlag = "local"
+    """Where these are: processes of this machine, or actors on a Ray cluster; the result is the same."""
     log: LogFlag = ()
     json: JsonFlag = False
 
@@ -100,7 +105,7 @@ def read_train_flags(arguments: list[str], notice: Callable[[str], None]) -> tup
         env=given.env,
         algo=given.algo,
         agent=flags.agent,
-        env_options=_env_options(flags, given),
+        env_options=_env_options(flags, given) | _workers(flags, given),
         seed=flags.seed,
         seeds=flags.seeds,
         lanes=flags.lanes,
@@ -108,6 +113,20 @@ def read_train_flags(arguments: list[str], notice: Callable[[str], None]) -> tup
         **features,
     )
     return config.resolved(), flags
+
+
+def _workers(flags: TrainFlags, given: "RunConfig") -> dict[str, Any]:
+    """How many processes play episodes, where that is said, and an environment that has any use for them."""
+    from pcpg.envs.adapters.names import is_on_host
+    from pcpg.envs.adapters.places import LOCAL, check_place
+
+    check_place(flags.on)
+    if not is_on_host(given.env) and (flags.workers is not None or flags.on != LOCAL):
+        raise Mistake(f"{given.env} is compiled, and plays its episodes where it learns: it has no workers")
+    workers = given.env_options.get("workers", 0) if flags.workers is None else flags.workers
+    if flags.on != LOCAL and not workers:
+        raise Mistake(f"--on {flags.on} is where workers are: say how many, as in --workers 8")
+    return {} if flags.workers is None else {"workers": workers}
 
 
 def _limits(flags: TrainFlags, given: "RunConfig") -> "Limits":

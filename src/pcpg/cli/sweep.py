@@ -19,14 +19,12 @@ from rich.markup import escape
 from rich.table import Table
 
 from pcpg.cli.display import FAILED, STOPPED, answer, loading, print_json
-from pcpg.cli.flags import JsonFlag, Mistake
+from pcpg.cli.flags import JsonFlag, Mistake, OnFlag
 from pcpg.training.display import QUIET_SECONDS, clock_time, duration, printable, say
 
 if typing.TYPE_CHECKING:
     from pcpg.sweeps.plan import Plan
     from pcpg.sweeps.status import Status
-
-OnFlag = Annotated[str, tyro.conf.arg(metavar="local|ray|ray://HOST:PORT")]
 
 
 @dataclasses.dataclass(frozen=True)

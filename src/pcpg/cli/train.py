@@ -20,6 +20,7 @@ from pcpg.cli.flags import (
     JsonFlag,
     LogFlag,
     Mistake,
+    OnFlag,
     StepsFlag,
     TimeFlag,
     TrustFlag,
@@ -39,12 +40,14 @@ def train(arguments: list[str], console: Console) -> int:
     """Train as the arguments say, whose flags depend on the environment and the algorithm; the exit code."""
     with loading(console):
         from pcpg.cli.plan import plan
+        from pcpg.envs.adapters.places import workers_on
     config, flags = read_train_flags(arguments, lambda text: say(console, text, "yellow"))
     check_loggers(flags.log)
     folder = start_in(flags.out, config)
     for line in plan(config, folder.path):
         say(console, line, "dim")
-    return train_folder(folder, console, flags.json, flags.log, trust=True)
+    with workers_on(flags.on):
+        return train_folder(folder, console, flags.json, flags.log, trust=True)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,6 +66,8 @@ class Resume:
     """End a seed when a policy's mean return over its counted episodes is at least this."""
     retry_failed: Flag = False
     """Let seeds that failed go on from where they did."""
+    on: OnFlag = "local"
+    """Where the workers of its environment are, if it has any."""
     trust: TrustFlag = False
     log: LogFlag = ()
     json: JsonFlag = False
@@ -77,7 +82,10 @@ class Resume:
             check_trust(folder, self.trust)
             folder = go_on(folder, steps=self.steps or None, time=self.time or None, until=self.until)
         asked = {"trust": self.trust, "retry_failed": self.retry_failed}
-        return train_folder(folder, console, self.json, self.log, **asked)
+        with loading(console):
+            from pcpg.envs.adapters.places import workers_on
+        with workers_on(self.on):
+            return train_folder(folder, console, self.json, self.log, **asked)
 
 
 @dataclasses.dataclass(frozen=True)

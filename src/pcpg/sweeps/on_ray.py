@@ -6,79 +6,28 @@ sends the cells fetches it and writes it down.
 """
 
 import contextlib
-import importlib
 import os
 import secrets
 import shutil
-import socket
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import urlsplit
 
-from pcpg.config import ConfigError
+from pcpg.envs.adapters.cluster import connect, imported
 from pcpg.runs.disk import LOCK, make_folder, write_file
-from pcpg.runs.errors import MissingExtra, RunError
+from pcpg.runs.errors import RunError
 from pcpg.runs.manifest import MANIFEST
 from pcpg.sweeps.cells import Job, Outcome
 from pcpg.sweeps.lease import take
 from pcpg.sweeps.local import Process, WorkerLost
 from pcpg.sweeps.resources import environment
 
-REACH = 5.0
-"""Seconds that a cluster has to answer at all."""
 LOOK = 0.25
 HIRES = 5
 """Workers that may end one after the other before any of them was ready."""
-
-
-def connect(name: str) -> bool:
-    """Connect this process to the cluster of a name: ray, or ray://host:port; whether it was not before."""
-    ray = imported()
-    if ray.is_initialized():
-        return False
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
-    address = name if name != "ray" else os.environ.get("RAY_ADDRESS")
-    if address is not None and address not in ("auto", "local"):
-        _check_answers(name, address)
-    try:
-        if address is not None:
-            ray.init(address=address, **quiet)
-        else:  # the cluster that this machine belongs to, or one of this machine alone
-            ray.init(include_dashboard=False, **quiet)
-    except (ConnectionError, RuntimeError, ValueError, ImportError) as error:
-        raise ConfigError(f"--on {name}: {str(error).splitlines()[0]}") from error
-    return True
-
-
-def imported() -> Any:
-    """The package, where it is installed."""
-    try:
-        return importlib.import_module("ray")
-    except ImportError as error:
-        raise MissingExtra("ray", "--on ray") from error
-
-
-def _check_answers(name: str, address: str) -> None:
-    parts = urlsplit(address if "//" in address else f"//{address}")
-    try:
-        host, port = parts.hostname, parts.port
-    except ValueError:
-        host, port = None, None
-    if not host or not port:
-        raise ConfigError(f"--on {name}: expected an address with its port, as in ray://host:10001")
-    try:
-        socket.create_connection((host, port), timeout=REACH).close()
-    except OSError as error:
-        raise ConfigError(
-            f"--on {name}: nothing answers at {host}:{port} ({error.strerror or error}); `ray start --head` starts a "
-            "cluster, whose clients' port is 10001"
-        ) from error
 
 
 class RayEngine:
