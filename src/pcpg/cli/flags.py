@@ -80,6 +80,8 @@ class TrainFlags:
     trust: TrustFlag = False
     lanes: int = 0
     """How many seeds run side by side; 0 chooses by the device."""
+    devices: int = 0
+    """Over how many devices seeds are spread; 0: all that JAX sees. The result is the same."""
     workers: int | None = None
     """Processes that play the episodes of an environment which is stepped on the host; short for --env.workers."""
     on: OnFlag = "local"

@@ -41,12 +41,13 @@ def train(arguments: list[str], console: Console) -> int:
     with loading(console):
         from pcpg.cli.plan import plan
         from pcpg.envs.adapters.places import workers_on
+        from pcpg.practice.program import on_devices
     config, flags = read_train_flags(arguments, lambda text: say(console, text, "yellow"))
     check_loggers(flags.log)
-    folder = start_in(flags.out, config)
-    for line in plan(config, folder.path):
-        say(console, line, "dim")
-    with workers_on(flags.on):
+    with workers_on(flags.on), on_devices(flags.devices):
+        folder = start_in(flags.out, config)
+        for line in plan(config, folder.path):
+            say(console, line, "dim")
         return train_folder(folder, console, flags.json, flags.log, trust=True)
 
 
