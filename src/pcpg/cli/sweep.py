@@ -57,8 +57,11 @@ class Sweep:
             raise Mistake(f"slots must be 0 (as many as fit) or more, got {self.slots}")
         out = self.out or str(Path("runs") / Path(self.file).stem)
         with loading(console):
-            plan = planned_here(self.file)
-            from pcpg.sweeps.engines import engine_of
+            with on_the_cpu():
+                from pcpg.sweeps.engines import engine_of
+                from pcpg.sweeps.plan import read_plan
+
+                plan = read_plan(self.file)
         say(console, f"{len(plan.cells)} cells, all settings checked; {plan.cores} cores each, into {out}", "dim")
         engine = engine_of(self.on, plan, out, self.slots, self.storage)
         try:
@@ -67,14 +70,13 @@ class Sweep:
             engine.close()
 
 
-def planned_here(file: str) -> "Plan":
-    """The plan of a file; it is checked on the CPU, so that GPUs are left to the cells."""
+@contextlib.contextmanager
+def on_the_cpu() -> Iterator[None]:
+    """Settings are checked on the CPU, so that GPUs are left to the cells."""
     before = os.environ.get("JAX_PLATFORMS")
     os.environ.setdefault("JAX_PLATFORMS", "cpu")
-    from pcpg.sweeps.plan import read_plan
-
     try:
-        return read_plan(file)
+        yield
     finally:
         if before is None:
             del os.environ["JAX_PLATFORMS"]

@@ -32,6 +32,7 @@ class Jobs:
             elif said.get("seen"):
                 self._acknowledged.release()
             else:
+                self.stop.clear()  # that was for the cell before
                 self._jobs.put(said)
         os._exit(1)
 
