@@ -1,4 +1,4 @@
-"""Seeds spread over eight devices beside the same seeds on one: python benchmarks/devices.py; into results/devices.json.
+"""Seeds spread over eight devices beside the same on one: `python benchmarks/devices.py`, into results/devices.json.
 
 The devices are eight that XLA is told to see in this machine's processor: what is shown is that the bytes are the same.
 """
@@ -25,7 +25,7 @@ AGENTS: dict[str, dict[str, Any]] = {
 }
 
 
-def run(algo: str, seeds: int, count: int, lanes: int, out: Path) -> dict[str, Any]:
+def run(algo: Any, seeds: int, count: int, lanes: int, out: Path) -> dict[str, Any]:
     """Train on so many devices; the bytes of what came out, and which devices computed."""
     import pcpg
     from pcpg.practice.program import Program, on_devices
@@ -41,7 +41,13 @@ def run(algo: str, seeds: int, count: int, lanes: int, out: Path) -> dict[str, A
     began = time.perf_counter()
     with on_devices(count):
         pcpg.train(
-            "CombinationLock-v0", algo, horizon=2, seeds=seeds, lanes=lanes, config=AGENTS[algo], out=out  # pyright: ignore
+            "CombinationLock-v0",
+            algo,
+            horizon=2,
+            seeds=seeds,
+            lanes=lanes,
+            config=AGENTS[algo],
+            out=out,
         )
     Program._compile = compile_for
     files = {name: (out / name).read_bytes() for name in KEPT}

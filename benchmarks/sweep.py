@@ -34,7 +34,14 @@ PCPG = {
     "explore": {"visit_episodes": 64, "num_groups": 16, "max_policies": 8, "patience": 8},
     "exploit": {"num_rounds": 8},
 }
-KEPT = ("config.json", "environment.json", "features.safetensors", "metrics.jsonl", "policy.safetensors", "summary.json")
+KEPT = (
+    "config.json",
+    "environment.json",
+    "features.safetensors",
+    "metrics.jsonl",
+    "policy.safetensors",
+    "summary.json",
+)
 NODES = 3
 
 
@@ -80,7 +87,7 @@ def on_a_cluster(
 
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
     nodes = [cluster.add_node(num_cpus=1) for _ in range(NODES - 1)]
-    ray.init(address=cluster.address, log_to_driver=False, logging_level="ERROR")
+    ray.init(address=cluster.address, log_to_driver=False)
     try:
         engine = RayEngine("ray", out, plan.cores, 0.0, storage=storage)
         if kill is not None:

@@ -66,7 +66,7 @@ def test_a_sweep_on_three_nodes_has_the_bytes_of_plain_runs_though_one_is_killed
     plan, folder = plan_of({"block": 1, "base": base}), SweepFolder(tmp_path / "out")
 
     def kill() -> None:
-        """Take a node away when all cells have begun: its checkpoint has come here, the rest is done again elsewhere."""
+        """Take a node away when all cells have begun: what came here of its cell stays, the rest is done again."""
         while not all((found := folder.manifest(cell.id)) is not None and found.step > 0 for cell in plan.cells):
             time.sleep(0.02)
         cluster.remove_node(cluster.others[0], allow_graceful=False)

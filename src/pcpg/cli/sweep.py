@@ -35,9 +35,12 @@ class Sweep:
     """
 
     file: Annotated[
-        tyro.conf.Positional[str], tyro.conf.arg(metavar="FILE", help="TOML or Python file with the cells, or `status`.")
+        tyro.conf.Positional[str],
+        tyro.conf.arg(metavar="FILE", help="TOML or Python file with the cells, or `status`."),
     ]
-    dir: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="DIR", help="After `status`: the sweep's folder.")] = ""
+    dir: Annotated[
+        tyro.conf.Positional[str], tyro.conf.arg(metavar="DIR", help="After `status`: the sweep's folder.")
+    ] = ""
     on: OnFlag = "local"
     """Where cells run: processes on this machine, or a Ray cluster."""
     out: Annotated[str, tyro.conf.arg(metavar="DIR")] = ""
@@ -56,12 +59,11 @@ class Sweep:
         if self.slots < 0:
             raise Mistake(f"slots must be 0 (as many as fit) or more, got {self.slots}")
         out = self.out or str(Path("runs") / Path(self.file).stem)
-        with loading(console):
-            with on_the_cpu():
-                from pcpg.sweeps.engines import engine_of
-                from pcpg.sweeps.plan import read_plan
+        with loading(console), on_the_cpu():
+            from pcpg.sweeps.engines import engine_of
+            from pcpg.sweeps.plan import read_plan
 
-                plan = read_plan(self.file)
+            plan = read_plan(self.file)
         say(console, f"{len(plan.cells)} cells, all settings checked; {plan.cores} cores each, into {out}", "dim")
         engine = engine_of(self.on, plan, out, self.slots, self.storage)
         try:

@@ -58,7 +58,7 @@ def play(
         ]
         parts = [one._replace(length=None) for one in players.play(_one_episode, show, tasks)]
         arrays = [np.concatenate(part, axis=1) for part in list(zip(*parts, strict=True))[:-1]]
-        return Played(*arrays, length)
+        return Played(*arrays, length=length)  # pyright: ignore[reportCallIssue]
     played = _empty(show, num_episodes, length)
     for first in range(0, num_episodes, players.count):
         _perform(players, show, slice(first, min(first + players.count, num_episodes)), seeds, choices, played)

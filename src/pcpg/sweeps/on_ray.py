@@ -34,7 +34,13 @@ class RayEngine:
     """Workers on the nodes of a cluster."""
 
     def __init__(
-        self, name: str, out: Path | str, cores: int = 1, gpus: float | None = None, most: int = 0, storage: str = "auto"
+        self,
+        name: str,
+        out: Path | str,
+        cores: int = 1,
+        gpus: float | None = None,
+        most: int = 0,
+        storage: str = "auto",
     ) -> None:
         self.is_mine, self.ray = connect(name), imported()
         has_gpus = self.ray.cluster_resources().get("GPU", 0) > 0

@@ -1,21 +1,21 @@
 """The cells of a sweep, from a TOML file or a Python file; every one is checked before any work starts.
 
-    block = 4                       # seeds of a cell
-    cores = 1                       # of a cell; gpus = 0.25 lets four share one
+block = 4                       # seeds of a cell
+cores = 1                       # of a cell; gpus = 0.25 lets four share one
 
-    [base]                          # what all have: entries of a configuration, as in `pcpg train --config`
-    env = "CombinationLock-v0"
-    seeds = 16
+[base]                          # what all have: entries of a configuration, as in `pcpg train --config`
+env = "CombinationLock-v0"
+seeds = 16
 
-    [grid]                          # every combination
-    "env_options.horizon" = [2, 5]
+[grid]                          # every combination
+"env_options.horizon" = [2, 5]
 
-    [[cells]]                       # and each of these with each combination
-    algo = "pcpg"
-    agent.explore.max_policies = 8
+[[cells]]                       # and each of these with each combination
+algo = "pcpg"
+agent.explore.max_policies = 8
 
-    [[cells]]
-    algo = "ppo"
+[[cells]]
+algo = "ppo"
 """
 
 import dataclasses

@@ -1,4 +1,4 @@
-"""What a cell gets: cores that are its own, threads for these alone, a share of a GPU; set before NumPy and JAX load."""
+"""What a cell gets: cores of its own, threads for these alone, a share of a GPU; set before NumPy and JAX load."""
 
 import contextlib
 import importlib

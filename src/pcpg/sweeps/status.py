@@ -1,8 +1,8 @@
 """How far a sweep is, from its folder alone: whoever sees the folder can ask.
 
-    sweep.json        the plan               cells/ID/         the run folder of a cell
-    leases/ID.N       who works on it        failed/ID.json    why it failed, until it is tried again
-    table.csv, table.json, report.html, timings.json           what came out
+sweep.json        the plan               cells/ID/         the run folder of a cell
+leases/ID.N       who works on it        failed/ID.json    why it failed, until it is tried again
+table.csv, table.json, report.html, timings.json           what came out
 """
 
 import dataclasses
@@ -26,6 +26,8 @@ class SweepFolder:
     """The folder of a sweep."""
 
     path: Path
+    runs: Path | None = None
+    """Where the run folders are; None: in the folder itself."""
 
     @property
     def leases(self) -> Path:
@@ -33,7 +35,7 @@ class SweepFolder:
 
     def cell(self, cell: str) -> Path:
         """The run folder of a cell."""
-        return self.path / "cells" / cell
+        return (self.runs or self.path / "cells") / cell
 
     def failure(self, cell: str) -> Path:
         return self.path / "failed" / f"{cell}.json"
@@ -52,7 +54,7 @@ class SweepFolder:
 
     def write_plan(self, plan: Plan) -> None:
         """Write down what the sweep is; cells that an earlier one left there stay."""
-        for folder in (self.path, self.path / "cells", self.leases, self.path / "failed"):
+        for folder in (self.path, self.runs or self.path / "cells", self.leases, self.path / "failed"):
             make_folder(folder)
         self.write(PLAN, dataclasses.asdict(plan) | {"cells": [cell._asdict() for cell in plan.cells]})
 

@@ -53,6 +53,20 @@ def run_sweep(
     others = [path for path in folder.path.glob("*") if not path.name.startswith(".")]
     if others and not (folder.path / PLAN).exists():
         raise FolderTaken(f"{folder.path} is neither empty nor the folder of a sweep: choose another --out")
+    return run_cells(plan, folder, engine, watch=watch, notice=notice, stop=stop, patience=patience)
+
+
+def run_cells(
+    plan: Plan,
+    folder: SweepFolder,
+    engine: Engine,
+    *,
+    watch: Watch = lambda status: None,
+    notice: Say = lambda text: None,
+    stop: threading.Event | None = None,
+    patience: float = PATIENCE,
+) -> Swept:
+    """The same in a folder that is known to be the sweep's."""
     folder.write_plan(plan)
     return Crew(plan, folder, engine, notice, patience).run(watch, stop or threading.Event())
 

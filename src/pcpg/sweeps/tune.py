@@ -1,18 +1,18 @@
-"""Settings found by Optuna: each trial is a cell, stopped early where its metrics fall behind, on the engines of sweeps.
+"""Settings found by Optuna: each trial is a cell, stopped early where its metrics fall behind, on a sweep's engines.
 
-    [base]
-    env = "CombinationLock-v0"
-    algo = "ppo"
+[base]
+env = "CombinationLock-v0"
+algo = "ppo"
 
-    [tune]
-    metric = "return"                # of metrics.jsonl, the mean over the seeds
-    direction = "maximize"
-    trials = 20
+[tune]
+metric = "return"                # of metrics.jsonl, the mean over the seeds
+direction = "maximize"
+trials = 20
 
-    [tune.search]
-    "agent.ppo.learning_rate" = { low = 1e-4, high = 1e-2, log = true }
-    "agent.ppo.num_epochs" = { low = 1, high = 8 }
-    "agent.ppo.entropy_coef" = [0.0, 0.01, 0.05]
+[tune.search]
+"agent.ppo.learning_rate" = { low = 1e-4, high = 1e-2, log = true }
+"agent.ppo.num_epochs" = { low = 1, high = 8 }
+"agent.ppo.entropy_coef" = [0.0, 0.01, 0.05]
 """
 
 import dataclasses

@@ -1,4 +1,4 @@
-"""Where things run, by name: processes on this machine, or a Ray cluster. No result depends on it, and no run keeps it."""
+"""Where things run: processes on this machine, or a Ray cluster. No result depends on it, and no run keeps it."""
 
 import contextlib
 import contextvars

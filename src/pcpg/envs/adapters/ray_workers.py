@@ -94,5 +94,3 @@ class RayEnvWorker:
     def kill(self) -> None:
         with contextlib.suppress(Exception):
             self.ray.kill(self.actor)
-
-

@@ -245,7 +245,7 @@ class Worker:
         # Not by fork: JAX has threads, and a copy of a process with threads may hang.
         context = multiprocessing.get_context("forkserver")
         self.pipe, theirs = context.Pipe()
-        sent = CloudpickleWrapper(stage)
+        sent: Any = CloudpickleWrapper(lambda: stage)
         with warnings.catch_warnings(action="ignore"):
             self.process = context.Process(target=_work, args=(theirs, sent), name=f"pcpg-{number}", daemon=True)
             self.process.start()
@@ -363,7 +363,7 @@ def said(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}{place}"
 
 
-def _work(pipe: Any, stage: CloudpickleWrapper) -> None:
+def _work(pipe: Any, stage: Any) -> None:
     """Make an environment, and do what the pipe says until it says close, or until the other end is gone."""
     _leave_signals_to_the_parent()
     _die_with_the_parent()
@@ -371,7 +371,7 @@ def _work(pipe: Any, stage: CloudpickleWrapper) -> None:
     player = None
     try:
         try:
-            player = Player(stage.fn, lambda step: pipe.send((True, Beat(step), {})))
+            player = Player(stage(), lambda step: pipe.send((True, Beat(step), {})))
             pipe.send((True, Beat(0), {}))
         except Exception as error:
             pipe.send((False, said(error), {}))
