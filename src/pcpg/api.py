@@ -98,7 +98,7 @@ def train(
     agent: Any = from_plain(type(ALGORITHMS[algo].preset), config or {}, "config", preset(env_id, algo))
     if network is not None:
         agent = from_plain(type(agent), {"ppo": {"body": register_network(network)}}, "network", agent)
-    run_config = RunConfig(
+    made = RunConfig(
         env=env_id,
         algo=algo,
         agent=agent,
@@ -110,10 +110,10 @@ def train(
         lanes=lanes,
         feature_seed=feature_seed,
         limits=limits_of(total_steps, max_time, until),
-    ).resolved()
+    )
     path = Path(tempfile.mkdtemp(prefix="pcpg-")) / "run" if out is None else Path(out)
     with workers_on(on):
-        return _train(start_run(run_config, path), observer, loggers, progress=progress, trust=True)
+        return _train(start_run(made.resolved(), path), observer, loggers, progress=progress, trust=True)
 
 
 def exploit(

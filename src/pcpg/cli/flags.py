@@ -148,7 +148,7 @@ def _given_config(
     from pcpg.run_config import RunConfig
 
     words = list(arguments)
-    file = _value_of(words, "--config")
+    file = value_of(words, "--config")
     given = _read_config(Path(file)) if file else {}
     env_id = _environment_in(words)
     if env_id is None and "env" in given:
@@ -160,8 +160,8 @@ def _given_config(
     # Another environment, algorithm or feature map than the file's has other settings.
     for entry, settings, value in (
         ("env", "env_options", env_id),
-        ("algo", "agent", _value_of(words, "--algo")),
-        ("features", "feature_options", _value_of(words, "--features")),
+        ("algo", "agent", value_of(words, "--algo")),
+        ("features", "feature_options", value_of(words, "--features")),
     ):
         if value is None:
             continue
@@ -287,7 +287,7 @@ def _environment_in(words: list[str]) -> str | None:
     return next((word for flag, word in pairs if (word in known or is_adapted(word)) and flag != "--out"), None)
 
 
-def _value_of(arguments: list[str], flag: str) -> str | None:
+def value_of(arguments: list[str], flag: str) -> str | None:
     """The value of a flag, given as `flag VALUE` or `flag=VALUE`; of the last one, where there are several."""
     value = None
     for index, argument in enumerate(arguments):

@@ -23,9 +23,11 @@ from pcpg.cli.flags import (
     OnFlag,
     StepsFlag,
     TimeFlag,
+    TrainFlags,
     TrustFlag,
     parse,
     read_train_flags,
+    value_of,
 )
 from pcpg.runs.errors import DiskFull, FolderInUse, FolderTaken
 from pcpg.runs.folder import RunFolder
@@ -39,12 +41,18 @@ if typing.TYPE_CHECKING:
 def train(arguments: list[str], console: Console) -> int:
     """Train as the arguments say, whose flags depend on the environment and the algorithm; the exit code."""
     with loading(console):
-        from pcpg.cli.plan import plan
-        from pcpg.envs.adapters.places import workers_on
-        from pcpg.practice.program import on_devices
-    config, flags = read_train_flags(arguments, lambda text: say(console, text, "yellow"))
-    check_loggers(flags.log)
-    with workers_on(flags.on), on_devices(flags.devices):
+        from pcpg.envs.adapters.places import LOCAL, workers_on
+    with workers_on(value_of(arguments, "--on") or LOCAL):  # features may be scaled by what workers play
+        config, flags = read_train_flags(arguments, lambda text: say(console, text, "yellow"))
+        check_loggers(flags.log)
+        return _train_here(config, flags, console)
+
+
+def _train_here(config: "RunConfig", flags: TrainFlags, console: Console) -> int:
+    from pcpg.cli.plan import plan
+    from pcpg.practice.program import on_devices
+
+    with on_devices(flags.devices):
         folder = start_in(flags.out, config)
         for line in plan(config, folder.path):
             say(console, line, "dim")

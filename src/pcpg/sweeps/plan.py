@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pcpg.config import ConfigError, check_choice
+from pcpg.envs.host import HostEnvironment
 from pcpg.practice.program import ACCELERATOR_LANES
 from pcpg.run_config import RunConfig
 from pcpg.training.loop import check_instances
@@ -104,6 +105,8 @@ def plan_of(entries: Mapping[str, Any]) -> Plan:
             config = RunConfig.from_json(settings).resolved()
             check_instances(config)
             resolved.append((config, name))
+            if isinstance(env := config.make_env(), HostEnvironment):
+                env.close()  # its workers are those of the cells
         except (ValueError, TypeError) as error:
             wrong.append(f"cell {number} of {len(given)} ({name or 'the only one'}): {error}")
     if wrong:

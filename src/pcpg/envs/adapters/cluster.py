@@ -29,7 +29,9 @@ def connect(name: str) -> bool:
         else:  # the cluster that this machine belongs to, or one of this machine alone
             ray.init(include_dashboard=False, **quiet)
     except (ConnectionError, RuntimeError, ValueError, ImportError) as error:
-        raise InvalidOption(f"--on {name}: {(str(error).splitlines() or [repr(error)])[0]}") from error
+        said = (str(error).splitlines() or [repr(error)])[0]
+        hint = "; a cluster that asks for a token needs RAY_AUTH_MODE=token and its RAY_AUTH_TOKEN here as well"
+        raise InvalidOption(f"--on {name}: {said}{hint if address is not None else ''}") from error
     return True
 
 
