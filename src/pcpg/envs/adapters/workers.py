@@ -245,9 +245,9 @@ class Worker:
         # Not by fork: JAX has threads, and a copy of a process with threads may hang.
         context = multiprocessing.get_context("forkserver")
         self.pipe, theirs = context.Pipe()
-        sent: Any = CloudpickleWrapper(lambda: stage)
+        carried = CloudpickleWrapper(lambda: stage)  # pyright: ignore[reportArgumentType]
         with warnings.catch_warnings(action="ignore"):
-            self.process = context.Process(target=_work, args=(theirs, sent), name=f"pcpg-{number}", daemon=True)
+            self.process = context.Process(target=_work, args=(theirs, carried), name=f"pcpg-{number}", daemon=True)
             self.process.start()
         theirs.close()
         self._is_ready = self.is_hung = False
