@@ -14,6 +14,9 @@ import pytest
 
 from pcpg.api import train
 from pcpg.config import ConfigError
+from pcpg.runs.errors import DiskFull
+from pcpg.state import NonFinite
+from pcpg.sweeps.cells import run_cell
 from pcpg.sweeps.engines import engine_of
 from pcpg.sweeps.local import LocalEngine, WorkerLost
 from pcpg.sweeps.on_ray import Parcel, unpack
@@ -117,6 +120,23 @@ def test_a_full_disk_is_tried_again_and_told(tmp_path: Path, tiny):
     engine = Puppets(lambda job, times: full if job["cell"] == plan.cells[0].id else {"state": "done"})
     swept = run_sweep(plan, tmp_path, engine)
     assert engine.times[plan.cells[0].id] == ATTEMPTS and swept.failed == {plan.cells[0].id: "DiskFull: disk full"}
+
+
+def test_whatever_goes_wrong_in_a_cell_is_an_outcome(tmp_path: Path, tiny, monkeypatch: pytest.MonkeyPatch):
+    job = {"cell": "a", "path": str(tmp_path / "a"), "leases": str(tmp_path), "patience": 1.0, "shared": True}
+    job["config"] = plan_from(tiny, seeds=1).cells[0].config
+
+    def wrong(error: Exception) -> dict[str, Any]:
+        def start(*arguments: Any) -> None:
+            raise error
+
+        monkeypatch.setattr("pcpg.sweeps.cells.start_run", start)
+        return run_cell(job, Puppet(Puppets(lambda job, times: {})))  # pyright: ignore[reportArgumentType]
+
+    full, broken = wrong(DiskFull(tmp_path / "x")), wrong(NonFinite("seed 0: not finite"))
+    assert (full["state"], full["again"]) == ("failed", True) and "disk full while writing" in full["cause"]
+    assert (broken["state"], broken["again"], broken["cause"]) == ("failed", False, "NonFinite: seed 0: not finite")
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_sweep_that_is_stopped_starts_no_further_cell(tmp_path: Path, tiny):

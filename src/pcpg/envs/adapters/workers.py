@@ -244,6 +244,7 @@ class Worker:
     def __init__(self, stage: Stage, number: int) -> None:
         # Not by fork: JAX has threads, and a copy of a process with threads may hang.
         context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(["__main__", __name__])  # imported once, for all workers
         self.pipe, theirs = context.Pipe()
         carried = CloudpickleWrapper(lambda: stage)  # pyright: ignore[reportArgumentType]
         with warnings.catch_warnings(action="ignore"):
@@ -367,7 +368,6 @@ def _work(pipe: Any, stage: Any) -> None:
     """Make an environment, and do what the pipe says until it says close, or until the other end is gone."""
     _leave_signals_to_the_parent()
     _die_with_the_parent()
-    os.environ |= {"JAX_PLATFORMS": "cpu", "NPROC": "1"}  # policies that are compiled take one core here, and no GPU
     player = None
     try:
         try:
