@@ -164,7 +164,9 @@ def kill_at_random(name: str, root: Path, kills: int, rng: random.Random, second
         found = results(name, root / "killed")
         if found != expected:
             other = sorted(file for file in {*found, *expected} if found.get(file) != expected.get(file))
-            wrong.append(f"{name}: other results than those of a run left alone: {', '.join(other)}")
+            kept = root / f"wrong-{name}-{done}"
+            shutil.copytree(root / "killed" / name, kept)
+            wrong.append(f"{name}: other results than those of a run left alone: {', '.join(other)}; see {kept}")
     return done, wrong
 
 
@@ -291,7 +293,8 @@ def main() -> None:
     print(f"{total} kills over {', '.join(names)}: {len(wrong)} wrong")
     for text in wrong:
         print(text)
-    shutil.rmtree(root, ignore_errors=True)
+    if not wrong:
+        shutil.rmtree(root, ignore_errors=True)
     sys.exit(1 if wrong else 0)
 
 

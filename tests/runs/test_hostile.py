@@ -19,9 +19,12 @@ from pcpg.reports.page import write_report
 from pcpg.runs.documents import read_json, write_json
 from pcpg.runs.errors import RunError
 from pcpg.runs.folder import RunFolder
-from pcpg.runs.manifest import Seal, read_manifest, write_manifest
+from pcpg.runs.manifest import read_manifest, write_manifest
 from pcpg.training.display import printable
 from pcpg.training.loop import train_run
+from tests.damage import seal_anew
+
+pytestmark = pytest.mark.usefixtures("compile_once")
 
 PAYLOAD = """
 import os, pathlib
@@ -64,8 +67,7 @@ def mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def forge(run: Path, name: str, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
     """Change a file as somebody would who knows how folders are sealed: all hashes fit."""
     write_json(run / name, change(read_json(run / name).content), sealed=name == "config.json")
-    manifest = read_manifest(run)
-    write_manifest(run, manifest._replace(files=manifest.files | {name: Seal.of((run / name).read_bytes())}))
+    seal_anew(run, name)
 
 
 def make_hostile(run: Path, env: str = HOSTILE, **options: Any) -> Path:
@@ -227,6 +229,10 @@ def test_nested_json_and_huge_headers_are_refused_in_words(run: Path, limit: Non
     (run / "manifest.json").write_bytes(b'{"content": ' + b"[" * 1_000_000 + b"\n")
     with pytest.raises(RunError, match=r"manifest\.json"):
         pcpg.load(run)
+    for depth in (70, 500, 990):  # what parses may still be too deep for a walk
+        (run / "manifest.json").write_bytes(b'{"content": ' + b"[" * depth + b"]" * depth + b"}\n")
+        with pytest.raises(RunError, match="nested too deeply"):
+            pcpg.load(run)
     (run / "config.json").write_bytes(b"[" * (17 << 20))
     with pytest.raises(RunError, match=r"config\.json: too large: 17,825,792 bytes, expected at most 16,777,216"):
         pcpg.load(run)

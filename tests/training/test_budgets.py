@@ -21,7 +21,7 @@ from pcpg.state import DONE, EXPLOIT, EXPLORE
 from pcpg.training.going_on import go_on
 from pcpg.training.sealing import changing
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("compile_once")]
 
 Tiny = Callable[..., dict[str, Any]]
 ROUND = (3 * 64 + 32) * 3

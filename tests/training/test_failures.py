@@ -27,6 +27,8 @@ from pcpg.runs.folder import RunFolder
 from pcpg.training.display import Display, say
 from pcpg.training.loop import start_run, train_run
 
+pytestmark = pytest.mark.usefixtures("compile_once")
+
 Tiny = Callable[..., dict[str, Any]]
 RESULTS = ("metrics.jsonl", "policy.safetensors", "summary.json")
 BROKEN = {"is": True}

@@ -115,9 +115,9 @@ class RunFolder:
             raise DamagedFile(self.path / name, f"{MANIFEST} of the finished run does not know it")
         return found
 
-    def write_manifest(self, manifest: Manifest) -> None:
-        """Tie the files of the run together, as they are now."""
-        write_manifest(self.path, manifest)
+    def write_manifest(self, manifest: Manifest, *, settled: bool = True) -> None:
+        """Tie the files of the run together, as they are now; `settled` is that of `write_file`."""
+        write_manifest(self.path, manifest, settled=settled)
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
@@ -232,6 +232,10 @@ class RunFolder:
         seal = self.seal(path.relative_to(self.path).as_posix())
         if seal is not None:
             check_bytes(path, read_file(path), seal)
+        # While the config changes the manifest does not know it (see `changing`), and a checkpoint has the one before.
+        known = None if self.manifest is None else self.manifest.files.get(CONFIG)
+        if known is not None and found.state.get("config", known.sha256) != known.sha256:
+            raise DamagedFile(path, "belongs to a run with another config")
         members, lines = found.state.get("members", []), found.state.get("metrics")
         if not isinstance(members, list) or not all(isinstance(sha256, str) for sha256 in members):
             raise DamagedFile(path, "it does not say which members the cover has")

@@ -11,6 +11,7 @@ so that it stays whole when the source is gone. The feature map is drawn once an
 """
 
 import dataclasses
+import functools
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
@@ -201,7 +202,7 @@ def describe_source(folder: RunFolder) -> dict[str, Any]:
     config = RunConfig.from_json(folder.config, env)
     if config.source:
         raise NotARun(f"{folder.path} itself exploits a cover: use that of {config.source['run']}")
-    checkpoint = folder.newest_checkpoint()
+    checkpoint = folder.newest_checkpoint(functools.partial(_refuse, folder))
     members = checkpoint.state["members"] if checkpoint else []
     if keeps_data(config):
         needing_all(lambda: [folder.read_member(index, sha256) for index, sha256 in enumerate(members)])
@@ -215,6 +216,10 @@ def describe_source(folder: RunFolder) -> dict[str, Any]:
     digest = hashlib.sha256(json.dumps([members, covers], sort_keys=True).encode()).hexdigest()
     run = str(folder.path.resolve())
     return {"run": run, "algo": config.algo, "members": members, "covers": covers, "sha256": digest}
+
+
+def _refuse(folder: RunFolder, text: str) -> None:
+    raise DamagedFile(folder.checkpoints, f"{text}, which is not the cover of its end: `pcpg resume` makes it anew")
 
 
 def read_source_covers(folder: RunFolder, config: RunConfig) -> Covers:
