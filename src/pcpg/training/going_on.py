@@ -11,7 +11,7 @@ from pcpg.run_config import RunConfig
 from pcpg.runs import checkpoints
 from pcpg.runs.disk import exists, read_file
 from pcpg.runs.documents import write_json
-from pcpg.runs.errors import NotARun
+from pcpg.runs.errors import NotARun, understood
 from pcpg.runs.folder import CONFIG, SUMMARY, Notice, RunFolder
 from pcpg.runs.manifest import Seal
 from pcpg.runs.metrics import read_whole_metrics
@@ -36,15 +36,16 @@ def summary_so_far(folder: RunFolder, notice: Notice = lambda text: None) -> dic
         value = of(name, seed, np.nan)
         return float(value) if np.isfinite(value) and str(seed) not in failed else None
 
-    summary = {
-        "rounds": checkpoint.step,
-        "seeds": seeds,
-        "env_steps": [int(of(".env_steps", seed)) for seed in seeds],
-        "policies": [int(of(".cover.size", seed)) for seed in seeds],
-        "final_return": [reached(".last_return", seed) for seed in seeds],
-        "best_return": [reached(".best_return", seed) for seed in seeds],
-        "phase": [PHASES[int(of(".phase", seed))] for seed in seeds],
-    }
+    with understood(folder.checkpoints):
+        summary = {
+            "rounds": checkpoint.step,
+            "seeds": seeds,
+            "env_steps": [int(of(".env_steps", seed)) for seed in seeds],
+            "policies": [int(of(".cover.size", seed)) for seed in seeds],
+            "final_return": [reached(".last_return", seed) for seed in seeds],
+            "best_return": [reached(".best_return", seed) for seed in seeds],
+            "phase": [PHASES[int(of(".phase", seed))] for seed in seeds],
+        }
     return summary | ({"failed": dict(failed)} if failed else {})
 
 

@@ -31,9 +31,9 @@ from pcpg.practice.agent import Agent, Covers
 from pcpg.practice.kept import Batch, Kept
 from pcpg.practice.replay_state import ReplayState, no_members
 from pcpg.run_config import RunConfig
-from pcpg.runs.arrays import encode_arrays, flatten, unflatten, write_arrays
+from pcpg.runs.arrays import encode_arrays, flatten, scalar, unflatten, write_arrays
 from pcpg.runs.disk import exists
-from pcpg.runs.errors import DamagedFile, DoesNotFit, NotARun
+from pcpg.runs.errors import DamagedFile, DoesNotFit, NotARun, understood
 from pcpg.runs.folder import Notice, RunFolder
 from pcpg.state import Member, SeedState
 from pcpg.training.going_on import arrays_so_far
@@ -180,16 +180,17 @@ def covers_of(
     """The covers of some seeds as of the last checkpoint; every file is read once."""
     checkpoint = folder.newest_checkpoint(notice)
     weights: dict[int, np.ndarray] = {}
-    for seed in seeds:
-        name = f"{seed}/.cover"
-        if ALGORITHMS[config.algo].exploit is None:
-            raise NotARun(f"{folder.path} holds no cover: {config.algo} keeps none")
-        size = 0 if checkpoint is None else int(checkpoint.arrays[f"{name}.size"])
-        if checkpoint is None or size == 0:
-            raise NotARun(f"{folder.path}: the cover of seed {seed} has no member: nothing was explored so far")
-        weights[env.dynamics_seed(seed)] = checkpoint.arrays[f"{name}.weights"][:size]
-    covers = _read_covers(folder, config, env, weights, checkpoint.state["members"] if checkpoint else [])
-    return [covers[env.dynamics_seed(seed)] for seed in seeds]
+    with understood(folder.cover):
+        for seed in seeds:
+            name = f"{seed}/.cover"
+            if ALGORITHMS[config.algo].exploit is None:
+                raise NotARun(f"{folder.path} holds no cover: {config.algo} keeps none")
+            size = 0 if checkpoint is None else scalar(checkpoint.arrays[f"{name}.size"])
+            if checkpoint is None or size == 0:
+                raise NotARun(f"{folder.path}: the cover of seed {seed} has no member: nothing was explored so far")
+            weights[env.dynamics_seed(seed)] = checkpoint.arrays[f"{name}.weights"][:size]
+        covers = _read_covers(folder, config, env, weights, checkpoint.state["members"] if checkpoint else [])
+        return [covers[env.dynamics_seed(seed)] for seed in seeds]
 
 
 def describe_source(folder: RunFolder) -> dict[str, Any]:

@@ -7,6 +7,7 @@ nobody who trains notices but for a warning. One that ends again, raises, or doe
 import atexit
 import contextlib
 import ctypes
+import importlib
 import multiprocessing
 import os
 import signal
@@ -140,7 +141,7 @@ class Worker:
 
     def __init__(self, make: CloudpickleWrapper, number: int) -> None:
         # Not by fork: JAX has threads, and a copy of a process with threads may hang.
-        context = multiprocessing.get_context("forkserver")
+        context = _context()
         self.pipe, theirs = context.Pipe()
         with warnings.catch_warnings(action="ignore"):
             self.process = context.Process(target=_work, args=(theirs, make), name=f"pcpg-{number}", daemon=True)
@@ -192,6 +193,15 @@ class Worker:
             self.process.join(5.0)
         self.pipe.close()
         _ALIVE.discard(self)
+
+
+def _context() -> Any:
+    """Processes from a fork server that has imported this module: the first start takes its time, no other does."""
+    context = multiprocessing.get_context("forkserver")
+    server = getattr(importlib.import_module("multiprocessing.forkserver"), "_forkserver", None)
+    if getattr(server, "_preload_modules", None) == ["__main__"]:  # nobody asked for anything else
+        context.set_forkserver_preload(["__main__", __name__])
+    return context
 
 
 _ALIVE: "weakref.WeakSet[Worker]" = weakref.WeakSet()
