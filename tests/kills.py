@@ -177,7 +177,7 @@ def kills(count: int, root: Path, names: list[str], seed: int) -> tuple[int, lis
 
     rng, wrong, total = random.Random(seed), [], 0
     for name in names:
-        times = []
+        times, twice = [], []
         for _ in range(2):  # the second time its programs are compiled
             shutil.rmtree(root / "alone" / name, ignore_errors=True)
             began = time.monotonic()
@@ -186,6 +186,9 @@ def kills(count: int, root: Path, names: list[str], seed: int) -> tuple[int, lis
             if status:
                 return total, [f"{name}: {(root / 'log.txt').read_text()[-2000:]}"]
             times.append(time.monotonic() - began)
+            twice.append(results(name, root / "alone"))
+        if twice[0] != twice[1]:
+            wrong.append(f"{name}: two runs left alone differ, so that a kill is not the cause")
         share = count // len(names) + (names.index(name) < count % len(names))
         began = time.monotonic()
         done, found = kill_at_random(name, root, share, rng, times[-1])
