@@ -125,12 +125,6 @@ def test_a_newer_checkpoint_of_a_run_with_another_config_is_not_taken_for_its_ow
     assert results(half) == results(finished)
 
 
-def test_reading_an_unfinished_run_says_that_it_goes_back_to_an_older_checkpoint(half: Path) -> None:
-    change_a_byte(half / "checkpoints" / "000002" / "arrays.safetensors")
-    with pytest.warns(UserWarning, match="going back to the checkpoint of step 1"):
-        assert pcpg.load(half).summary["rounds"] == 1
-
-
 def test_the_cover_of_an_older_checkpoint_is_not_taken_for_that_of_the_end(run: Path) -> None:
     change_a_byte(run / "checkpoints" / "000003" / "arrays.safetensors")
     with pytest.raises(DamagedFile, match="not the cover of its end"):
