@@ -219,8 +219,9 @@ def fuzz(
     root: Path | None = None,
     say: Callable[[str], None] = print,
     kinds: Sequence[str] = tuple(RUNS),
+    first: int = 0,
 ) -> Counter[str]:
-    """Damage folders so many times; how the questions ended."""
+    """Damage folders so many times; how the questions ended, from mutation `first` on."""
     root = root or Path(tempfile.mkdtemp(prefix="pcpg-fuzz-"))
     folders = make_folders(root / "whole", kinds)
     work = root / "work"
@@ -244,6 +245,8 @@ def fuzz(
         shutil.rmtree(work, ignore_errors=True)
         shutil.copytree(folders[name], work)
         harm = damaged(name, folders, work, rng)
+        if number < first:
+            continue
         for question, ask in questions_for(number):
             if harm.way == "forge" and question == "resume" and not harm.file.startswith(TIED):
                 continue  # whoever asks for a million updates gets them, and for other weights as well
@@ -328,15 +331,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Random damage to run folders.")
     parser.add_argument("--mutations", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--first", type=int, default=0, help="the mutation to begin with, as in a run that was stopped")
     parser.add_argument("--kinds", nargs="*", default=list(RUNS), choices=list(RUNS))
     asked = parser.parse_args()
     sys.stdout.reconfigure(line_buffering=True)  # pyright: ignore[reportAttributeAccessIssue]
     with shared_programs():
-        counts = fuzz(asked.mutations, asked.seed, kinds=asked.kinds)
+        counts = fuzz(asked.mutations, asked.seed, kinds=asked.kinds, first=asked.first)
     peak = peak_memory()
     bad = sum(counts[how] for how in ("silent", "traceback", "hang", "unnoticed"))
     total = sum(counts[how] for how in ("answered", "refused")) + bad
-    print(f"{asked.mutations} mutations, {total} operations: {dict(sorted(counts.items()))}; peak memory {peak:.2f} GB")
+    print(
+        f"{asked.mutations - asked.first} mutations, {total} operations: {dict(sorted(counts.items()))}; peak memory {peak:.2f} GB"
+    )
     sys.exit(1 if bad or peak > 1 else 0)
 
 

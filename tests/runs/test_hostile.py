@@ -269,6 +269,13 @@ def test_a_checkpoint_that_says_something_else_is_refused_in_words(run: Path, na
         RunFolder.open(run).newest_checkpoint()
 
 
+def test_a_config_without_its_environment_is_refused_by_whoever_reads(run: Path, cli: Any) -> None:
+    forge(run, "config.json", lambda config: {name: value for name, value in config.items() if name != "env"})
+    for command in ("show", "report", "evaluate", "exploit", "resume"):
+        answer = cli(command, run)
+        assert answer.code == 2 and "it has no 'env'" in answer.err, (command, answer)
+
+
 def test_a_line_of_timings_with_another_name_is_left_out_of_the_page(run: Path) -> None:
     text = (run / "timings.jsonl").read_text()
     (run / "timings.jsonl").write_text(text.replace('"seconds"', '"secondz"', 1))

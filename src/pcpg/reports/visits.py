@@ -279,6 +279,7 @@ def read_visits(folder: RunFolder, seed: int, notice: Notice = lambda text: None
 
     No outside environment is made. `notice` is told where the newest checkpoint cannot be used.
     """
+    folder.check_entries()
     is_there = exists(folder.path / ENVIRONMENT) or folder.seal(ENVIRONMENT) is not None
     described = folder.read_json(ENVIRONMENT) if is_there else None
     env = known_env(folder.config, described)
