@@ -340,9 +340,8 @@ def main() -> None:
     peak = peak_memory()
     bad = sum(counts[how] for how in ("silent", "traceback", "hang", "unnoticed"))
     total = sum(counts[how] for how in ("answered", "refused")) + bad
-    print(
-        f"{asked.mutations - asked.first} mutations, {total} operations: {dict(sorted(counts.items()))}; peak memory {peak:.2f} GB"
-    )
+    done = f"{asked.mutations - asked.first} mutations, {total} operations"
+    print(f"{done}: {dict(sorted(counts.items()))}; peak memory {peak:.2f} GB")
     sys.exit(1 if bad or peak > 1 else 0)
 
 
