@@ -2,7 +2,7 @@
 
     python benchmarks/sealing.py
 
-prints it and writes results/sealing.json. A sync of the disk takes as long as the disk is busy: the load is kept as well.
+prints it and writes results/sealing.json. A sync takes as long as the disk is busy: the load is kept as well.
 """
 
 import argparse
