@@ -10,9 +10,9 @@ answer: its author sealed it.
 import argparse
 import contextlib
 import dataclasses
+import gc
 import hashlib
 import random
-import resource
 import shutil
 import signal
 import sys
@@ -58,7 +58,10 @@ RUNS: dict[str, dict[str, Any]] = {
     "host": {"env": "gymnasium:FrozenLake-v1", "max_steps": 8, "num_envs": 4, "config": PCPG},
     "kept-data": LOCK | {"algo": "pcpg-replay", "config": {"explore": {"num_episodes": 8, "patience": 1}}},
 }
-SECONDS = 60
+SECONDS, MOST_MEMORY = 60, 1.0  # of one question; memory in GB
+BAD = ("silent", "traceback", "hang", "unnoticed", "memory")
+TAKEN: list[tuple[float, float]] = [(0.0, 0.0)]
+"""The memory that each question took, and the process with it."""
 
 
 class Hang(BaseException):
@@ -250,7 +253,10 @@ def fuzz(
         for question, ask in questions_for(number):
             if harm.way == "forge" and question == "resume" and not harm.file.startswith(TIED):
                 continue  # whoever asks for a million updates gets them, and for other weights as well
-            how, answer, said = answer_of(ask, work)
+            with most_memory() as taken:
+                how, answer, said = answer_of(ask, work)
+            if taken[0] > MOST_MEMORY:
+                how = "memory"
             said = [text for text in said if f"{name} {text}" not in usual]
             if how == "answered" and question in harm.compared and not said:
                 whole = [expected[other, question] for other in (folders if harm.way == "mix" else [name])]
@@ -259,10 +265,13 @@ def fuzz(
                 how = "unnoticed"
             counts[f"{question} {how}"] += 1
             counts[how] += 1
-            if how in ("silent", "traceback", "hang", "unnoticed"):
+            if how in BAD:
                 say(f"{how}: {question} of {name} after {harm.way} of {harm.file} (mutation {number}, seed {seed})")
                 if how in ("traceback", "hang"):
                     say(str(answer)[-1500:])
+        if number % 25 == 24:
+            jax.clear_caches()
+            gc.collect()
         if number % 100 == 99:
             say(f"{number + 1} mutations, {time.monotonic() - began:.0f} s: {dict(counts)}")
     shutil.rmtree(root, ignore_errors=True)
@@ -318,13 +327,27 @@ def _same(path: Path, before: bytes, most: int | None) -> bool:
         return file.read(len(before))[:most] == before[:most]
 
 
-def peak_memory() -> float:
-    """The most memory of this process so far, in GB; the system's `ru_maxrss` has that of whoever started it too."""
-    status = Path("/proc/self/status")
-    if status.exists():
-        line = next(line for line in status.read_text(encoding="ascii").splitlines() if line.startswith("VmHWM"))
-        return int(line.split()[1]) / 1e6
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+@contextlib.contextmanager
+def most_memory() -> Iterator[list[float]]:
+    """The most memory, in GB, that this process took in here on top of what it had; 0 where the system does not tell.
+
+    What resumed runs leave in JAX's caches adds up over thousands of them, and is no matter of folders.
+    """
+    reset, taken = Path("/proc/self/clear_refs"), [0.0]
+    if not reset.exists():
+        yield taken
+        return
+    reset.write_text("5")  # the peak begins anew
+    before = _memory("VmRSS")
+    yield taken
+    peak = _memory("VmHWM")
+    taken[0] = max(peak - before, 0.0)
+    TAKEN.append((taken[0], peak))
+
+
+def _memory(name: str) -> float:
+    lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+    return next(int(line.split()[1]) / 1e6 for line in lines if line.startswith(name))
 
 
 def main() -> None:
@@ -337,12 +360,12 @@ def main() -> None:
     sys.stdout.reconfigure(line_buffering=True)  # pyright: ignore[reportAttributeAccessIssue]
     with shared_programs():
         counts = fuzz(asked.mutations, asked.seed, kinds=asked.kinds, first=asked.first)
-    peak = peak_memory()
-    bad = sum(counts[how] for how in ("silent", "traceback", "hang", "unnoticed"))
+    bad = sum(counts[how] for how in BAD)
+    memory = f"at most {max(TAKEN)[0]:.2f} GB in one of them, {max(peak for _, peak in TAKEN):.2f} GB of the process"
     total = sum(counts[how] for how in ("answered", "refused")) + bad
     done = f"{asked.mutations - asked.first} mutations, {total} operations"
-    print(f"{done}: {dict(sorted(counts.items()))}; peak memory {peak:.2f} GB")
-    sys.exit(1 if bad or peak > 1 else 0)
+    print(f"{done}: {dict(sorted(counts.items()))}; memory {memory}")
+    sys.exit(1 if bad else 0)
 
 
 if __name__ == "__main__":
