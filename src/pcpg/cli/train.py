@@ -194,6 +194,7 @@ def train_folder(folder: RunFolder, console: Console, as_json: bool, loggers: Se
 
     What is asked besides goes to `train_run`: whether to trust the folder, whether to retry what failed.
     """
+    folder.check_entries()
     how_to_resume = f"resume with: pcpg resume {shlex.quote(str(folder.path))}"
     with loading(console):
         from pcpg.envs.host import EnvironmentFailed
