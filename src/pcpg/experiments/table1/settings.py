@@ -19,6 +19,7 @@ from pcpg.experiments.harness import Scale
 from pcpg.theory.learners.layout import EpisodicLearner, Layout, Maker, Streams
 from pcpg.theory.learners.pcpg import PCPG, practical
 from pcpg.theory.learners.registry import COMPARATORS, chosen
+from pcpg.theory.mdp import Array
 from pcpg.theory.settings import Settings, beta_from_mass
 
 Experiment = Literal["A", "B", "C"]
@@ -103,16 +104,16 @@ SETTINGS: dict[Scale, Table1Settings] = {
     "laptop": Table1Settings(
         seeds=10,
         sizes={"lock": (2, 3, 4, 5, 6), "chain": (3, 4, 5, 6), "tree": (2, 3, 4, 5), "noisy sea": (3, 4, 5, 6, 7)},
-        budget=500_000,
-        theory_budget=100_000,
+        budget=400_000,
+        theory_budget=20_000,
         theory_seeds=5,
         tuning_sizes={"lock": 3, "chain": 5, "tree": 3, "noisy sea": 5},
-        tuning_budget=100_000,
+        tuning_budget=40_000,
         tuning_seeds=4,
         errors=(0.0, 0.2, 0.4),
-        error_budget=100_000,
+        error_budget=40_000,
         depths=(2, 4, 6, 8),
-        tree_seeds=3,
+        tree_seeds=10,
         tree_policies=10,
         tree_pairs=200,
         bootstrap=500,
@@ -172,8 +173,13 @@ def has_bonus(algo: str) -> bool:
     return COMPARATORS[algo].explores and algo not in POWER and algo not in ("pcpg", "psrl", "optimistic-psrl")
 
 
-def scale_of(algo: str, factor: float) -> float:
-    """The algorithm's `scale` for a factor of the common grid."""
+def takes_factors(algo: str) -> bool:
+    """Whether seeds of one run may have different factors: not where it decides how many episodes are asked for."""
+    return algo not in ("pcpg", "psdp") and COMPARATORS[algo].row != "own"
+
+
+def scale_of(algo: str, factor: float | Array) -> float | Array:
+    """The algorithm's `scale` for a factor of the common grid, or for one of each seed."""
     return factor ** POWER.get(algo, 1)
 
 
@@ -182,8 +188,8 @@ def allowed(algo: str, factors: tuple[float, ...]) -> list[float]:
     return [factor for factor in factors if factor <= LARGEST.get(algo, float("inf"))]
 
 
-def maker(algo: str, factor: float) -> Maker:
-    """What makes the algorithm's learner with this factor."""
+def maker(algo: str, factor: float | Array) -> Maker:
+    """What makes the algorithm's learner with this factor, or one for each seed."""
     make = _pcpg if algo == "pcpg" else partial(COMPARATORS[algo].make, **OPTIONS.get(algo, {}))
     return partial(make, scale=scale_of(algo, factor))
 

@@ -63,6 +63,15 @@ class Episodic:
         return self.low * self.horizon + (self.high - self.low) * V[:, 0]
 
 
+def side_by_side(parts: Sequence[Episodic]) -> Episodic:
+    """The instances of problems that differ in their chances and rewards alone, one after the other."""
+    first = parts[0]
+    if any(part.first != first.first or part.high != first.high or part.low != first.low for part in parts):
+        raise ValueError("problems side by side must have the same layers and the same range of rewards")
+    P, r = np.concatenate([part.P for part in parts]), np.concatenate([part.r for part in parts])
+    return replace(first, P=P, r=r)
+
+
 def build(
     name: str, layers: Sequence[Index], P: Array, raw: Array, low: float, high: float, labels: ArrayLike | None = None
 ) -> Episodic:
