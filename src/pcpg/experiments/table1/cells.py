@@ -27,13 +27,14 @@ MEASURES: dict[CellKind, Callable[..., Record]] = {
     "A": measures.measure_samples,
     "own": measures.measure_own,
     "eps": measures.measure_accuracy,
+    "gap": measures.measure_gaps,
     "bare": measures.measure_samples,
     "theory": measures.measure_samples,
     "B": measures.measure_losses,
     "C": measures.measure_trees,
 }
 # What others wait for comes first.
-ORDER: tuple[CellKind, ...] = ("tuning", "A", "eps", "own", "B", "bare", "theory", "C")
+ORDER: tuple[CellKind, ...] = ("tuning", "A", "eps", "gap", "own", "B", "bare", "theory", "C")
 # A process measures one cell on one core: no threads of its own, and no accelerator.
 WORKER_ENVIRONMENT = {
     "OPENBLAS_NUM_THREADS": "1",

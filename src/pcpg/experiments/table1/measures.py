@@ -3,7 +3,8 @@
 Each function takes the arguments of its cells (see `plan`) and returns what is kept of them.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from pcpg.experiments.table1.problems import (
     accuracy,
     errors,
     make,
+    make_gap,
     make_tree,
     misspecified,
     size_of,
@@ -21,6 +23,7 @@ from pcpg.experiments.table1.problems import (
 )
 from pcpg.experiments.table1.settings import (
     FACTORS,
+    GAP_FACTORS,
     LOSS,
     OTHER_FACTORS,
     OWN,
@@ -44,6 +47,7 @@ TIE = float(np.log(1.25))
 """Difference of two scores of a tuning that is noise."""
 HOPE = 1.0 / 3.0
 """Share of its budget after which a trial is given up if no seed is better than uniform play by epsilon."""
+Problems = dict[str, Callable[[Sequence[int]], Episodic]]
 METHODS = ("fitted Q iteration", "LSVI-UCB", "PC-PG")
 RIDGE = 1e-3
 
@@ -54,9 +58,10 @@ def tune(algo: str, sizes: dict[Family, int], budget: int, seeds: Sequence[int])
     A factor is scored on all families at one size each: the mean of ln(samples to epsilon), where a seed that
     did not get there counts as SETTLE times the budget.
     """
-    trials = _trials(algo, allowed(algo, FACTORS), sizes, budget, seeds)
+    problems: Problems = {family: partial(make, family, size) for family, size in sizes.items()}
+    trials = _trials(algo, allowed(algo, FACTORS), problems, budget, seeds)
     best = choose(trials)
-    trials += _trials(algo, allowed(algo, tuple(best * step for step in REFINE)), sizes, budget, seeds)
+    trials += _trials(algo, allowed(algo, tuple(best * step for step in REFINE)), problems, budget, seeds)
     return {"trials": trials, "factor": choose(trials)}
 
 
@@ -72,21 +77,19 @@ def choose(trials: list[Record]) -> float:
     return min(good, key=lambda trial: abs(np.log(trial["factor"])))["factor"]
 
 
-def _trials(
-    algo: str, factors: Sequence[float], sizes: Mapping[Family, int], budget: int, seeds: Sequence[int]
-) -> list[Record]:
-    """The scores of factors on these sizes; all of them in one run where the learner can have them side by side."""
+def _trials(algo: str, factors: Sequence[float], problems: Problems, budget: int, seeds: Sequence[int]) -> list[Record]:
+    """The scores of factors on these problems; all of them in one run where the learner can have them side by side."""
     blocks = [factors] if takes_factors(algo) else [[factor] for factor in factors]
-    return [trial for block in blocks for trial in _side_by_side(algo, block, sizes, budget, seeds)]
+    return [trial for block in blocks for trial in _side_by_side(algo, block, problems, budget, seeds)]
 
 
 def _side_by_side(
-    algo: str, factors: Sequence[float], sizes: Mapping[Family, int], budget: int, seeds: Sequence[int]
+    algo: str, factors: Sequence[float], problems: Problems, budget: int, seeds: Sequence[int]
 ) -> list[Record]:
     grid, lanes, shape = runner.log_grid(budget), list(seeds) * len(factors), (len(factors), len(seeds))
     logs, shares, samples = [], [], {}
-    for family, size in sizes.items():
-        made = make(family, size, lanes)
+    for name, make_problem in problems.items():
+        made = make_problem(lanes)
         settle = runner.Settle(accuracy(made), SETTLE, int(HOPE * budget))
         learner = maker(algo, factor_of_each(factors, len(seeds)))
         history = runner.run(made, learner, lanes, budget, grid=grid, settle=settle)
@@ -97,14 +100,14 @@ def _side_by_side(
         missing = len(grid) - share.shape[1]  # a run that ended early is taken to have stayed where it was
         share = np.concatenate([share, np.repeat(share[:, -1:], missing, axis=1)], axis=1)
         shares.append(share.mean(1).reshape(shape))
-        samples[family] = found.reshape(shape)
+        samples[name] = found.reshape(shape)
     scores, heights = np.mean(logs, axis=(0, 2)), np.mean(shares, axis=(0, 2))
     return [
         {
             "factor": factor,
             "log_samples": float(scores[i]),
             "share": float(heights[i]),
-            "samples": {family: none_where_censored(found[i]) for family, found in samples.items()},
+            "samples": {name: none_where_censored(found[i]) for name, found in samples.items()},
         }
         for i, factor in enumerate(factors)
     ]
@@ -170,7 +173,7 @@ def measure_own(
     What takes longer than the one factor did is no better: that is the limit.
     """
     tried = allowed(algo, tuple(factor * step for step in OWN))
-    trials = _trials(algo, tried, {family: size}, limit, tuning_seeds)
+    trials = _trials(algo, tried, {family: partial(make, family, size)}, limit, tuning_seeds)
     best = choose(trials)
     found = None if best == factor else measure_samples(algo, family, size, best, budget, seeds)
     return {"trials": trials, "best": best, "samples": found["samples"] if found else None}
@@ -186,6 +189,27 @@ def measure_accuracy(
     history = runner.run(made, maker(algo, factor), seeds, budget, grid=runner.log_grid(budget), settle=settle)
     samples = {f"{share:g}": none_where_censored(runner.samples_to(history, share * gap)) for share in shares}
     return {"samples": samples, "sizes": {f"{share:g}": size_of(made, share)._asdict() for share in shares}}
+
+
+def measure_gaps(
+    algo: str,
+    gaps: Sequence[float],
+    factor: float,
+    tuning_budget: int,
+    budget: int,
+    seeds: Sequence[int],
+    tuning_seeds: Sequence[int],
+) -> Record:
+    """Samples of each seed on trees of these gaps, with one factor for all of them, found on other seeds."""
+    tried = allowed(algo, tuple(factor * step for step in GAP_FACTORS))
+    problems: Problems = {f"{gap:g}": partial(make_gap, gap) for gap in gaps}
+    trials = _trials(algo, tried, problems, tuning_budget, tuning_seeds)
+    best, samples, sizes = choose(trials), {}, {}
+    for gap, make_problem in problems.items():
+        made = make_problem(seeds)
+        found = _measured(made, maker(algo, best), budget, seeds)
+        samples[gap], sizes[gap] = found["samples"], found["size"]
+    return {"trials": trials, "best": best, "samples": samples, "sizes": sizes}
 
 
 def measure_losses(

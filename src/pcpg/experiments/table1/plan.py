@@ -13,7 +13,9 @@ from pcpg.experiments.table1.settings import (
     BARE,
     EPSILONS,
     FAMILIES,
+    GAPS,
     NOISY,
+    ONE_PROBLEM,
     TUNING_SEED,
     Experiment,
     Family,
@@ -22,7 +24,7 @@ from pcpg.experiments.table1.settings import (
 )
 from pcpg.theory.learners.registry import COMPARATORS
 
-CellKind = Literal["tuning", "A", "own", "eps", "bare", "theory", "B", "C"]
+CellKind = Literal["tuning", "A", "own", "eps", "gap", "bare", "theory", "B", "C"]
 
 
 class Table1Cell(NamedTuple):
@@ -71,8 +73,10 @@ def cells_after(record: Record, settings: Table1Settings, only: Sequence[Experim
         algo, factor, cells = made["algo"], record["factor"], []
         if "A" in only:
             cells += [size_cell(settings, algo, family, settings.sizes[family][0], factor) for family in FAMILIES]
-            cells += [accuracy_cell(settings, algo, family, factor) for family in NOISY]
-            cells += [bare_cell(settings, algo, family) for family in FAMILIES if has_bonus(algo)]
+            cells += [accuracy_cell(settings, algo, family, factor) for family in ONE_PROBLEM]
+            cells += [gap_cell(settings, algo, factor)]
+            sizes = [(f, s) for f in FAMILIES for s in (settings.sizes[f] if f in NOISY else settings.sizes[f][-1:])]
+            cells += [bare_cell(settings, algo, family, size) for family, size in sizes if has_bonus(algo)]
         if "B" in only:
             cells += [loss_cell(settings, algo, problem, factor) for problem in MISSPECIFIED]
         return cells
@@ -128,10 +132,24 @@ def accuracy_cell(settings: Table1Settings, algo: str, family: Family, factor: f
     return Table1Cell("eps", f"eps-{algo}-{family.replace(' ', '-')}", made | {"shares": list(EPSILONS)})
 
 
-def bare_cell(settings: Table1Settings, algo: str, family: Family) -> Table1Cell:
-    """The run with next to no bonus, at the size of the tuning and with its budget."""
-    made = size_cell(settings, algo, family, settings.tuning_sizes[family], BARE).arguments
-    return Table1Cell("bare", f"bare-{algo}-{family.replace(' ', '-')}", made | {"budget": settings.tuning_budget})
+def gap_cell(settings: Table1Settings, algo: str, factor: float) -> Table1Cell:
+    """The runs on trees of smaller and smaller gaps."""
+    arguments = {
+        "algo": algo,
+        "gaps": list(GAPS),
+        "factor": factor,
+        "tuning_budget": settings.tuning_budget,
+        "budget": settings.gap_budget,
+        "seeds": list(range(settings.seeds)),
+        "tuning_seeds": [TUNING_SEED + i for i in range(settings.tuning_seeds)],
+    }
+    return Table1Cell("gap", f"gap-{algo}", arguments)
+
+
+def bare_cell(settings: Table1Settings, algo: str, family: Family, size: int) -> Table1Cell:
+    """The run with next to no bonus: at every size of a problem with noise, at the largest of the lock."""
+    made = size_cell(settings, algo, family, size, BARE).arguments | {"budget": settings.bare_budget}
+    return Table1Cell("bare", f"bare-{algo}-{family.replace(' ', '-')}-{size}", made)
 
 
 def theory_cell(settings: Table1Settings, algo: str, family: Family) -> Table1Cell:

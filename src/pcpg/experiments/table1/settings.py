@@ -5,7 +5,8 @@
 | tuning     | which factor of its own constants suits an algorithm, on seeds of 1000 on |
 | A          | samples to an epsilon-optimal policy against the size of four problems    |
 | own        | the same with the best of three factors for each size                     |
-| eps        | samples against epsilon, on the problems with noise                       |
+| eps        | samples against epsilon, on one problem                                   |
+| gap        | samples against epsilon, on trees whose good leaf is better by less       |
 | bare       | which seeds get there with next to no bonus                               |
 | B          | final loss against the aggregation error, off the optimal path and on it  |
 | C          | the binary tree, whose features are wrong off the optimal path            |
@@ -39,6 +40,12 @@ SETTLE = 3.0
 """A run may end when every seed has stayed epsilon-optimal while its samples grew this many times."""
 EPSILONS = (0.4, 0.2, 0.1, 0.05)
 """Accuracies of the runs against epsilon; they end when the smallest is settled."""
+ONE_PROBLEM: tuple[Family, ...] = ("chain", "noisy sea")
+"""Families of the runs against epsilon on one problem: it has gaps of its own, below which epsilon costs nothing."""
+GAPS = (0.4, 0.2, 0.1)
+"""Gaps of the trees on which epsilon is in proportion to the gap, so that no learner can take fewer than 1/eps^2."""
+GAP_FACTORS = (0.1, 1.0, 10.0, 100.0)
+"""Multiples of the one factor that are tried for these trees, all gaps together."""
 BARE = 1e-9
 """The factor that leaves next to no bonus."""
 OWN = (0.1, 1.0, 10.0)
@@ -65,6 +72,8 @@ class Table1Settings:
     theory_budget: int
     """Samples of a seed with the papers' own constants, at the smallest sizes."""
     theory_seeds: int
+    bare_budget: int
+    """Samples of a seed with next to no bonus."""
     tuning_sizes: dict[Family, int]
     tuning_budget: int
     tuning_seeds: int
@@ -79,6 +88,8 @@ class Table1Settings:
     """Policies of PC-PG's cover in C."""
     tree_pairs: int
     """Pairs that a critic of PC-PG is fitted to in C."""
+    gap_budget: int
+    """Samples of a seed on the trees with gaps."""
     bootstrap: int
     """Resamples of an interval."""
 
@@ -90,6 +101,7 @@ SETTINGS: dict[Scale, Table1Settings] = {
         budget=2_000,
         theory_budget=400,
         theory_seeds=2,
+        bare_budget=300,
         tuning_sizes={"lock": 1, "chain": 2, "tree": 1, "noisy sea": 2},
         tuning_budget=300,
         tuning_seeds=2,
@@ -99,6 +111,7 @@ SETTINGS: dict[Scale, Table1Settings] = {
         tree_seeds=1,
         tree_policies=2,
         tree_pairs=20,
+        gap_budget=1_000,
         bootstrap=20,
     ),
     "laptop": Table1Settings(
@@ -107,6 +120,7 @@ SETTINGS: dict[Scale, Table1Settings] = {
         budget=400_000,
         theory_budget=20_000,
         theory_seeds=5,
+        bare_budget=20_000,
         tuning_sizes={"lock": 3, "chain": 5, "tree": 3, "noisy sea": 5},
         tuning_budget=40_000,
         tuning_seeds=4,
@@ -116,6 +130,7 @@ SETTINGS: dict[Scale, Table1Settings] = {
         tree_seeds=10,
         tree_policies=10,
         tree_pairs=200,
+        gap_budget=100_000,
         bootstrap=500,
     ),
     "paper": Table1Settings(
@@ -129,6 +144,7 @@ SETTINGS: dict[Scale, Table1Settings] = {
         budget=10_000_000,
         theory_budget=1_000_000,
         theory_seeds=5,
+        bare_budget=1_000_000,
         tuning_sizes={"lock": 4, "chain": 6, "tree": 4, "noisy sea": 6},
         tuning_budget=1_000_000,
         tuning_seeds=8,
@@ -138,6 +154,7 @@ SETTINGS: dict[Scale, Table1Settings] = {
         tree_seeds=20,
         tree_policies=10,
         tree_pairs=500,
+        gap_budget=1_000_000,
         bootstrap=2_000,
     ),
 }

@@ -1,13 +1,13 @@
 """From the records of the cells to the summary: growth by family, losses by error, and how they compare with theory."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
 from pcpg.experiments.harness import Record
 from pcpg.experiments.table1.growth import compare
-from pcpg.experiments.table1.plan import reached
+from pcpg.experiments.table1.plan import CellKind, reached
 from pcpg.experiments.table1.problems import MISSPECIFIED
 from pcpg.experiments.table1.settings import (
     CHAIN_DECISIONS,
@@ -41,6 +41,7 @@ def summarise(records: list[Record], settings: Table1Settings) -> Record:
             "theory_budget": settings.theory_budget,
             "error_budget": settings.error_budget,
             "tuning_budget": settings.tuning_budget,
+            "bare_budget": settings.bare_budget,
             "settle": SETTLE,
             "chain_decisions": CHAIN_DECISIONS,
             "tuning_sizes": dict(settings.tuning_sizes),
@@ -61,7 +62,7 @@ def summarise(records: list[Record], settings: Table1Settings) -> Record:
 
 def _algo(name: str, records: list[Record], settings: Table1Settings) -> Record:
     entry = COMPARATORS[name]
-    kinds = {kind: [r for r in records if r["kind"] == kind] for kind in ("A", "own", "eps", "bare", "theory", "B")}
+    kinds = {kind: [r for r in records if r["kind"] == kind] for kind in get_args(CellKind)}
     tuned = next((r["factor"] for r in records if r["kind"] == "tuning"), None)
     found = {
         "row": entry.row,
@@ -74,6 +75,7 @@ def _algo(name: str, records: list[Record], settings: Table1Settings) -> Record:
         "theorem": THEOREMS.get(name, NONE).text,
         "exploration": {f: _family(f, kinds, name, settings) for f in FAMILIES if _of(f, kinds["A"])},
         "accuracy": {f: _accuracy(_of(f, kinds["eps"])[0], name, settings) for f in NOISY if _of(f, kinds["eps"])},
+        "gaps": _accuracy(kinds["gap"][0], name, settings) if kinds["gap"] else None,
         "theory": {f: _theory(_of(f, kinds["theory"])[0]) for f in FAMILIES if _of(f, kinds["theory"])},
         "misspecification": {
             problem: _losses(record)
@@ -111,14 +113,17 @@ def _family(family: Family, kinds: dict[str, list[Record]], name: str, settings:
         }
         for record in _of(family, kinds["own"])
     }
-    bare = [{"reached": reached(r), "seeds": len(r["samples"])} for r in _of(family, kinds["bare"])]
+    bare = {
+        str(r["arguments"]["size"]): {"reached": reached(r), "seeds": len(r["samples"])}
+        for r in _of(family, kinds["bare"])
+    }
     largest = max((r for r in mine if reached(r)), key=lambda r: r["arguments"]["size"], default=mine[0])
     return {
         "points": points,
         "growth": found.as_record(),
         "beyond": missing,
         "own": own,
-        "bare": bare[0] if bare else None,
+        "bare": bare,
         "regret": largest["regret"] | {"size": largest["arguments"]["size"]},
     }
 
@@ -131,7 +136,8 @@ def _accuracy(record: Record, name: str, settings: Table1Settings) -> Record:
     theorem = THEOREMS.get(name, NONE)
     found = compare(samples, sizes, theorem, record["arguments"]["budget"], settings.bootstrap, not theorem.lower)
     medians = {f"{share:g}": _median(record["samples"][f"{share:g}"]) for share in shares}
-    return {"growth": found.as_record(), "medians": medians, "size": record["arguments"]["size"]}
+    factor = record.get("best", record["arguments"]["factor"])
+    return {"growth": found.as_record(), "medians": medians, "factor": factor}
 
 
 def samples_of(records: list[Record]) -> dict[int, Array]:

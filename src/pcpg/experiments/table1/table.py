@@ -3,7 +3,7 @@
 from pcpg.experiments.harness import Record
 from pcpg.experiments.table1.measures import METHODS
 from pcpg.experiments.table1.problems import MISSPECIFIED
-from pcpg.experiments.table1.settings import BARE, FAMILIES
+from pcpg.experiments.table1.settings import BARE, FAMILIES, NOISY
 
 Lines = list[str]
 
@@ -181,12 +181,12 @@ def _samples(summary: Record) -> str:
                 continue
             points = {point["size"]: point for point in part["points"]}
             cells = [_point(points.get(size), size in part["beyond"], part["own"].get(str(size))) for size in sizes]
-            bare = part["bare"]
-            without = f"{bare['reached']}/{bare['seeds']}" if bare else "-"
+            bare = {int(size): one for size, one in part["bare"].items()}
+            without = ", ".join(f"{bare[size]['reached']}/{bare[size]['seeds']}" for size in sorted(bare)) or "-"
             last = [without, _constants(found["theory"].get(family))]
             rows.append([name_of(algo, found), f"{found['factor']:.3g}", *cells, *last])
         if rows:
-            bare_at = f"no bonus, at {summary['protocol']['tuning_sizes'][family]}"
+            bare_at = "no bonus, at each size" if family in NOISY else f"no bonus, at {sizes[-1]}"
             head = ["algorithm", "factor", *(f"{size}" for size in sizes), bare_at, f"papers' constants, at {sizes[0]}"]
             lines += ["", f"### {family}", "", *_grid(head, rows)]
     if not lines:
@@ -198,7 +198,7 @@ def _samples(summary: Record) -> str:
         "`n/N`: seeds that got there, where not all did; `>`: the median lies beyond the budget. Sizes beyond one",
         "where no seed got there are not run. `{n at f}`: n samples with the best factor f of that size, where it is",
         f"another. `no bonus`: seeds that got there with a factor of {BARE:g} within",
-        f"{short(summary['protocol']['tuning_budget'])} samples.",
+        f"{short(summary['protocol']['bare_budget'])} samples.",
     ]
     return "\n".join([*head, *lines, ""])
 
