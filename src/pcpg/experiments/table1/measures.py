@@ -230,15 +230,15 @@ def measure_losses(
         for i, found in zip(lost, _losses(algo, block, problem, [kappas[i] for i in lost], budget, seeds), strict=True):
             tried[i] |= dict(zip(block, found, strict=True))
     rows = []
-    for kappa, found in zip(kappas, tried, strict=True):
-        best = min(found, key=lambda each: float(np.mean(found[each])))
+    for kappa, by_factor in zip(kappas, tried, strict=True):
+        best = min(by_factor, key=lambda each: float(np.mean(by_factor[each])))
         rows.append(
             {
                 "kappa": kappa,
                 **errors(misspecified(problem, kappa))._asdict(),
                 "factor": best,
-                "loss": found[best],
-                "mean_loss_by_factor": {f"{each:g}": float(np.mean(losses)) for each, losses in found.items()},
+                "loss": by_factor[best],
+                "mean_loss_by_factor": {f"{each:g}": float(np.mean(losses)) for each, losses in by_factor.items()},
             }
         )
     return {"rows": rows}

@@ -75,8 +75,12 @@ def cells_after(record: Record, settings: Table1Settings, only: Sequence[Experim
             cells += [size_cell(settings, algo, family, settings.sizes[family][0], factor) for family in FAMILIES]
             cells += [accuracy_cell(settings, algo, family, factor) for family in ONE_PROBLEM]
             cells += [gap_cell(settings, algo, factor)]
-            sizes = [(f, s) for f in FAMILIES for s in (settings.sizes[f] if f in NOISY else settings.sizes[f][-1:])]
-            cells += [bare_cell(settings, algo, family, size) for family, size in sizes if has_bonus(algo)]
+            cells += [
+                bare_cell(settings, algo, family, size)
+                for family in FAMILIES
+                for size in settings.sizes[family][0 if family in NOISY else -1 :]
+                if has_bonus(algo)
+            ]
         if "B" in only:
             cells += [loss_cell(settings, algo, problem, factor) for problem in MISSPECIFIED]
         return cells
