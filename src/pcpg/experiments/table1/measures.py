@@ -213,32 +213,45 @@ def measure_gaps(
 
 
 def measure_losses(
-    algo: str, problem: Misspecified, kappas: Sequence[float], factor: float, budget: int, seeds: Sequence[int]
+    algo: str,
+    problem: Misspecified,
+    kappas: Sequence[float],
+    factor: float,
+    budget: int,
+    seeds: Sequence[int],
+    tuning_seeds: Sequence[int],
 ) -> Record:
-    """A row for each error: the errors of the problem, and losses of the seeds with each factor tried.
+    """A row for each error: the errors of the problem, and losses of the seeds with the best factor for it.
 
     Every learner sees the same labels. The loss is the optimal return less the exact one of the current policy, the
     mean over the last quarter decade of the grid of samples. A learner that loses LOSS more than the best policy over
-    labels with its tuned factor may try others, and the least of its mean losses counts: what it cannot avoid with any.
+    labels with its tuned factor may try others; which is the best is decided by the other seeds, run beside.
     """
+    lanes = [*seeds, *tuning_seeds]
     tried: list[dict[float, list[float]]] = [{} for _ in kappas]
-    for i, (found,) in enumerate(_losses(algo, [factor], problem, kappas, budget, seeds)):
+    for i, (found,) in enumerate(_losses(algo, [factor], problem, kappas, budget, lanes)):
         tried[i][factor] = found
-    lost = [i for i, k in enumerate(kappas) if np.mean(tried[i][factor]) > LOSS + unavoidable(problem, k)]
+
+    def score(i: int, each: float) -> float:
+        return float(np.mean(tried[i][each][len(seeds) :]))
+
+    lost = [i for i, kappa in enumerate(kappas) if score(i, factor) > LOSS + unavoidable(problem, kappa)]
     others = allowed(algo, tuple(factor * step for step in OTHER_FACTORS))
     for block in [others] if takes_factors(algo) else [[other] for other in others]:
-        for i, found in zip(lost, _losses(algo, block, problem, [kappas[i] for i in lost], budget, seeds), strict=True):
+        for i, found in zip(lost, _losses(algo, block, problem, [kappas[i] for i in lost], budget, lanes), strict=True):
             tried[i] |= dict(zip(block, found, strict=True))
     rows = []
-    for kappa, by_factor in zip(kappas, tried, strict=True):
-        best = min(by_factor, key=lambda each: float(np.mean(by_factor[each])))
+    for i, (kappa, by_factor) in enumerate(zip(kappas, tried, strict=True)):
+        best = min(by_factor, key=partial(score, i))
         rows.append(
             {
                 "kappa": kappa,
                 **errors(misspecified(problem, kappa))._asdict(),
                 "factor": best,
-                "loss": by_factor[best],
-                "mean_loss_by_factor": {f"{each:g}": float(np.mean(losses)) for each, losses in by_factor.items()},
+                "loss": by_factor[best][: len(seeds)],
+                "mean_loss_by_factor": {
+                    f"{each:g}": float(np.mean(losses[: len(seeds)])) for each, losses in by_factor.items()
+                },
             }
         )
     return {"rows": rows}

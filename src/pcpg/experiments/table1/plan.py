@@ -178,5 +178,6 @@ def loss_cell(settings: Table1Settings, algo: str, problem: str, factor: float) 
         "factor": factor,
         "budget": settings.error_budget,
         "seeds": list(range(settings.seeds)),
+        "tuning_seeds": [TUNING_SEED + i for i in range(settings.tuning_seeds)],
     }
     return Table1Cell("B", f"B-{algo}-{problem}", arguments)
