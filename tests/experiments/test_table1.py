@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from pcpg.experiments.table1 import plan, summary
+from pcpg.experiments.table1 import measures, plan, summary
 from pcpg.experiments.table1.cells import Store, measure, run_cells
 from pcpg.experiments.table1.command import ReproduceTable1
 from pcpg.experiments.table1.growth import compare
@@ -224,18 +224,29 @@ def _believed(made, episodes, share):
 def test_r_max_is_deluded_by_the_error_off_the_path_and_a_learner_of_its_own_play_is_not():
     lost = {}
     for algo, factor in (("r-max", 1e-5), ("ucb-q", 1e-3)):
-        found = measure_losses(algo, "mix", [0.0, 0.4], factor, 8_000, list(range(4)))
+        found = measure_losses(algo, "mix", [0.0, 0.4], factor, 8_000, list(range(4)), [1000])
         lost[algo] = [float(np.mean(row["loss"])) for row in found["rows"]]
     assert lost["r-max"][0] < 0.01 and lost["r-max"][1] == pytest.approx(0.4 / 3.0, abs=0.02)
     assert max(lost["ucb-q"]) < 0.02
 
 
 def test_other_factors_are_tried_only_where_the_tuned_one_loses_and_the_best_counts():
-    rows = measure_losses("ucb-q", "mix", [0.0], 10.0, 3_000, [0, 1])["rows"]
+    rows = measure_losses("ucb-q", "mix", [0.0], 10.0, 3_000, [0, 1], [1000, 1001])["rows"]
     assert set(rows[0]["mean_loss_by_factor"]) == {"10", "1", "100"}
-    assert np.mean(rows[0]["loss"]) == min(rows[0]["mean_loss_by_factor"].values())
-    rows = measure_losses("ucb-q", "mix", [0.0], 1e-3, 3_000, [0, 1])["rows"]
+    assert np.mean(rows[0]["loss"]) == rows[0]["mean_loss_by_factor"][f"{rows[0]['factor']:g}"]
+    alone = measure_losses("ucb-q", "mix", [0.0], 1.0, 3_000, [0, 1], [1000])["rows"]
+    assert alone[0]["mean_loss_by_factor"]["1"] == rows[0]["mean_loss_by_factor"]["1"]
+    rows = measure_losses("ucb-q", "mix", [0.0], 1e-3, 3_000, [0, 1], [1000])["rows"]
     assert set(rows[0]["mean_loss_by_factor"]) == {"0.001"}
+
+
+def test_the_factor_of_an_error_is_chosen_by_other_seeds_than_those_that_are_reported(monkeypatch):
+    losses = {1.0: [0.0, 0.0, 9.0], 0.1: [5.0, 5.0, 1.0], 10.0: [7.0, 7.0, 8.0]}  # two seeds, and one of the tuning
+    monkeypatch.setattr(
+        measures, "_losses", lambda algo, factors, problem, kappas, *_: [[losses[f] for f in factors] for _ in kappas]
+    )
+    (row,) = measure_losses("ucb-q", "mix", [0.0], 1.0, 3_000, [0, 1], [1000])["rows"]
+    assert row["factor"] == 0.1 and row["loss"] == [5.0, 5.0]
 
 
 def test_an_error_that_is_too_large_is_refused():
