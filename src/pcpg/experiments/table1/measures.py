@@ -34,7 +34,7 @@ from pcpg.experiments.table1.settings import (
     maker,
     takes_factors,
 )
-from pcpg.theory import exact, tabular
+from pcpg.theory import exact, own, tabular
 from pcpg.theory.examples import fitted_q_iteration, lsvi_ucb
 from pcpg.theory.learners import runner
 from pcpg.theory.learners.layout import Maker
@@ -210,6 +210,28 @@ def measure_gaps(
         found = _measured(made, maker(algo, best), budget, seeds)
         samples[gap], sizes[gap] = found["samples"], found["size"]
     return {"trials": trials, "best": best, "samples": samples, "sizes": sizes}
+
+
+def measure_problem(
+    algo: str,
+    reference: str,
+    factor: float,
+    tuning_budget: int,
+    budget: int,
+    seeds: Sequence[int],
+    tuning_seeds: Sequence[int],
+) -> Record:
+    """Samples of each seed on the problem FILE:NAME, with the best of three factors, found on other seeds."""
+    name = reference.rpartition(":")[2]
+
+    def made(lanes: Sequence[int]) -> Episodic:
+        return own.episodic(name, own.load(reference)(list(lanes)), len(lanes))
+
+    trials = _trials(
+        algo, allowed(algo, tuple(factor * step for step in OWN)), {name: made}, tuning_budget, tuning_seeds
+    )
+    best = choose(trials)
+    return {"trials": trials, "best": best, **_measured(made(seeds), maker(algo, best), budget, seeds)}
 
 
 def measure_losses(

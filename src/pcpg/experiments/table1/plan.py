@@ -24,7 +24,7 @@ from pcpg.experiments.table1.settings import (
 )
 from pcpg.theory.learners.registry import COMPARATORS
 
-CellKind = Literal["tuning", "A", "own", "eps", "gap", "bare", "theory", "B", "C"]
+CellKind = Literal["tuning", "A", "own", "eps", "gap", "bare", "theory", "problem", "B", "C"]
 
 
 class Table1Cell(NamedTuple):
@@ -66,8 +66,10 @@ def first_cells(settings: Table1Settings, algos: Sequence[str], only: Sequence[E
     return cells
 
 
-def cells_after(record: Record, settings: Table1Settings, only: Sequence[Experiment]) -> list[Table1Cell]:
-    """The cells that a record makes possible."""
+def cells_after(
+    record: Record, settings: Table1Settings, only: Sequence[Experiment], problems: Sequence[str] = ()
+) -> list[Table1Cell]:
+    """The cells that a record makes possible; `problems` of one's own, each FILE:NAME, are run after the tuning."""
     made = record["arguments"]
     if record["kind"] == "tuning":
         algo, factor, cells = made["algo"], record["factor"], []
@@ -81,6 +83,8 @@ def cells_after(record: Record, settings: Table1Settings, only: Sequence[Experim
                 for size in settings.sizes[family][0 if family in NOISY else -1 :]
                 if has_bonus(algo)
             ]
+        if "A" in only:
+            cells += [problem_cell(settings, algo, reference, factor) for reference in problems]
         if "B" in only:
             cells += [loss_cell(settings, algo, problem, factor) for problem in MISSPECIFIED]
         return cells
@@ -148,6 +152,20 @@ def gap_cell(settings: Table1Settings, algo: str, factor: float) -> Table1Cell:
         "tuning_seeds": [TUNING_SEED + i for i in range(settings.tuning_seeds)],
     }
     return Table1Cell("gap", f"gap-{algo}", arguments)
+
+
+def problem_cell(settings: Table1Settings, algo: str, reference: str, factor: float) -> Table1Cell:
+    """The run on a problem of one's own."""
+    arguments = {
+        "algo": algo,
+        "reference": reference,
+        "factor": factor,
+        "tuning_budget": settings.tuning_budget,
+        "budget": settings.budget,
+        "seeds": list(range(settings.seeds)),
+        "tuning_seeds": [TUNING_SEED + i for i in range(settings.tuning_seeds)],
+    }
+    return Table1Cell("problem", f"problem-{algo}-{reference.rpartition(':')[2]}", arguments)
 
 
 def bare_cell(settings: Table1Settings, algo: str, family: Family, size: int) -> Table1Cell:

@@ -76,6 +76,7 @@ def _algo(name: str, records: list[Record], settings: Table1Settings) -> Record:
         "exploration": {f: _family(f, kinds, name, settings) for f in FAMILIES if _of(f, kinds["A"])},
         "accuracy": {f: _accuracy(_of(f, kinds["eps"])[0], name, settings) for f in NOISY if _of(f, kinds["eps"])},
         "gaps": _accuracy(kinds["gap"][0], name, settings) if kinds["gap"] else None,
+        "problems": {_name_of_problem(record): _own_problem(record) for record in kinds["problem"]},
         "theory": {f: _theory(_of(f, kinds["theory"])[0]) for f in FAMILIES if _of(f, kinds["theory"])},
         "misspecification": {
             problem: _losses(record)
@@ -159,6 +160,15 @@ def _point(size: int, samples: Array, budget: int) -> Record:
         **{key: float(value) if np.isfinite(value) else None for key, value in bounds.items()},
         "budget": budget,
     }
+
+
+def _name_of_problem(record: Record) -> str:
+    return record["arguments"]["reference"].rpartition(":")[2]
+
+
+def _own_problem(record: Record) -> Record:
+    samples = np.array([np.inf if value is None else value for value in record["samples"]])
+    return _point(0, samples, record["arguments"]["budget"]) | {"factor": record["best"]}
 
 
 def _theory(record: Record) -> Record:

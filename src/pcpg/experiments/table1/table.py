@@ -50,6 +50,7 @@ def tables(summary: Record) -> str:
         main_table(summary),
         _accuracies(summary),
         _samples(summary),
+        _own_problems(summary),
         _losses(summary),
         _trees(summary),
         _provenance(summary),
@@ -201,6 +202,20 @@ def _samples(summary: Record) -> str:
         f"{short(summary['protocol']['bare_budget'])} samples.",
     ]
     return "\n".join([*head, *lines, ""])
+
+
+def _own_problems(summary: Record) -> str:
+    """The samples on problems of one's own; nothing where there are none."""
+    names = list(dict.fromkeys(name for found in summary["algos"].values() for name in found["problems"]))
+    if not names:
+        return ""
+    rows = []
+    for algo, found in summary["algos"].items():
+        parts = [found["problems"].get(name) for name in names]
+        shown = [f"{_point(part, False, None)} at {part['factor']:.1g}" if part else "-" for part in parts]
+        rows.append([name_of(algo, found), *shown])
+    text = ["## Problems of your own", "", "Median samples to epsilon, at the factor that suited, on other seeds.", ""]
+    return "\n".join([*text, *_grid(["algorithm", *names], rows), ""])
 
 
 def _point(point: Record | None, beyond: bool, own: Record | None) -> str:
