@@ -42,6 +42,7 @@ def summarise(records: list[Record], settings: Table1Settings) -> Record:
             "error_budget": settings.error_budget,
             "tuning_budget": settings.tuning_budget,
             "bare_budget": settings.bare_budget,
+            "gap_budget": settings.gap_budget,
             "settle": SETTLE,
             "chain_decisions": CHAIN_DECISIONS,
             "tuning_sizes": dict(settings.tuning_sizes),
@@ -198,10 +199,11 @@ def _losses(record: Record) -> list[Record]:
 
 
 def _verdicts(found: Record) -> Record:
-    """How many of the comparisons over sizes and over epsilon came out how."""
+    """How many of the comparisons over sizes, over gaps and over epsilon came out how."""
     counts = {}
-    for what in ("exploration", "accuracy"):
-        said = [part["growth"]["verdict"] for part in found[what].values()]
+    gaps = {} if found["gaps"] is None else {"tree": found["gaps"]}
+    for what, parts in (("exploration", found["exploration"]), ("gaps", gaps), ("accuracy", found["accuracy"])):
+        said = [part["growth"]["verdict"] for part in parts.values()]
         counts[what] = {verdict: said.count(verdict) for verdict in ("within", "exceeds", "open", "no claim")}
     return counts
 
