@@ -275,9 +275,9 @@ def test_numbers_drawn_ahead_are_those_drawn_when_needed():
 def test_factors_side_by_side_are_each_what_they_are_alone(algo):
     factors, seeds = (0.001, 0.3), [0, 1]
     made = problem.noisy_sea(3, seeds)
-    alone = [runner.run(made, maker(algo, factor), seeds, 900, points=9).returns for factor in factors]
+    alone = [runner.run(made, maker(algo, factor), seeds, 300, points=5).returns for factor in factors]
     lanes = problem.noisy_sea(3, seeds * 2)
-    both = runner.run(lanes, maker(algo, np.repeat(factors, 2)), seeds * 2, 900, points=9)
+    both = runner.run(lanes, maker(algo, np.repeat(factors, 2)), seeds * 2, 300, points=5)
     np.testing.assert_array_equal(both.returns, np.concatenate(alone))
 
 

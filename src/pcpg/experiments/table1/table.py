@@ -142,7 +142,7 @@ def _accuracies(summary: Record) -> str:
         "gap: nobody can tell the leaves apart in fewer than order 1/gap^2 visits, so samples have to grow about 16",
         "times from 0.4 to 0.1. One factor for all gaps, the best of four on other seeds, and",
         f"{short(summary['protocol']['gap_budget'])} samples a seed. Then one problem at the size of the tuning, with",
-        "epsilon from 0.4 of the gap between the optimal return and that of uniform play to 0.05: a problem has gaps of",
+        "epsilon from 0.4 of the gap between the optimal return and that of uniform play to 0.05: it has gaps of",
         "its own, below which a smaller epsilon costs nothing, so there the theorems' 1/eps^2 cannot be tight.",
         "",
     ]
