@@ -21,7 +21,7 @@ def test_the_block_lock_pays_after_right_actions_and_its_observations_say_no_mor
     np.testing.assert_allclose(made.uniform(), 4.0**-3)
     assert made.horizon == 4 and made.layout.width == 6
     np.testing.assert_array_equal(made.P[:, 1], made.P[:, 2])  # two observations of one state
-    with pytest.raises(ValueError, match="observations 1 or more, got 3 and 0"):
+    with pytest.raises(ValueError, match="observations must be 1 or more, got 3 and 0"):
         block_lock(3, [0], observations=0)
 
 
