@@ -1,7 +1,8 @@
 """Which cells there are: the first ones, and those that follow from a record.
 
 The tuned factor decides what is run in A and B. Sizes of A are run from the smallest on; after a size at which no seed
-got there the larger ones are not run, and count as beyond the budget.
+got there the larger ones are not run, and count as beyond the budget. Growth is between the ends of a family, so there,
+at the first size and at the last that is run, a factor is looked for that suits the size.
 """
 
 from collections.abc import Sequence
@@ -88,12 +89,13 @@ def cells_after(
         if "B" in only:
             cells += [loss_cell(settings, algo, problem, factor) for problem in MISSPECIFIED]
         return cells
-    if record["kind"] == "A" and reached(record):
-        sizes = settings.sizes[made["family"]]
-        after = sizes[sizes.index(made["size"]) + 1 :]
-        next_size = [size_cell(settings, made["algo"], made["family"], size, made["factor"]) for size in after[:1]]
-        return [*next_size, own_cell(settings, record)]
-    return [own_cell(settings, record)] if record["kind"] == "A" else []
+    if record["kind"] != "A":
+        return []
+    sizes = settings.sizes[made["family"]]
+    after = sizes[sizes.index(made["size"]) + 1 :] if reached(record) else ()
+    cells = [size_cell(settings, made["algo"], made["family"], size, made["factor"]) for size in after[:1]]
+    at_an_end = made["size"] == sizes[0] or not after
+    return [*cells, own_cell(settings, record)] if at_an_end else cells
 
 
 def reached(record: Record) -> int:

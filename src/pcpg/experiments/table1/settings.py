@@ -4,7 +4,7 @@
 |------------|---------------------------------------------------------------------------|
 | tuning     | which factor of its own constants suits an algorithm, on seeds of 1000 on |
 | A          | samples to an epsilon-optimal policy against the size of four problems    |
-| own        | the same with the best of three factors for each size                     |
+| own        | the same at the smallest and the largest size, with a factor for each     |
 | eps        | samples against epsilon, on one problem                                   |
 | gap        | samples against epsilon, on trees whose good leaf is better by less       |
 | bare       | which seeds get there with next to no bonus                               |
@@ -49,7 +49,7 @@ GAP_FACTORS = (0.1, 1.0, 10.0, 100.0)
 BARE = 1e-9
 """The factor that leaves next to no bonus."""
 OWN = (0.1, 1.0, 10.0)
-"""Multiples of the one factor that are tried at each size."""
+"""Multiples of the one factor that are tried at the ends of a family."""
 TUNING_SEED = 1000
 """The first seed of the tuning; the measured seeds start at 0."""
 

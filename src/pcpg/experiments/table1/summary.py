@@ -115,6 +115,9 @@ def _family(family: Family, kinds: dict[str, list[Record]], name: str, settings:
         }
         for record in _of(family, kinds["own"])
     }
+    with_own = {size: own.get(str(size)) for size in (min(samples), max(samples))}
+    ends = [_best_median(found_own, samples[size]) for size, found_own in with_own.items() if found_own]
+    own_growth = ends[1] / ends[0] if len(ends) == 2 and all(ends) else None
     bare = {
         str(r["arguments"]["size"]): {"reached": reached(r), "seeds": len(r["samples"])}
         for r in _of(family, kinds["bare"])
@@ -125,9 +128,16 @@ def _family(family: Family, kinds: dict[str, list[Record]], name: str, settings:
         "growth": found.as_record(),
         "beyond": missing,
         "own": own,
+        "own_growth": own_growth,
         "bare": bare,
         "regret": largest["regret"] | {"size": largest["arguments"]["size"]},
     }
+
+
+def _best_median(own: Record, one_factor: Array) -> float | None:
+    """The median samples at a size with the factor that suits it; None where fewer than half got there."""
+    found = float(np.quantile(one_factor, 0.5, method="lower")) if own["same"] else own["median"]
+    return found if found is not None and np.isfinite(found) else None
 
 
 def _accuracy(record: Record, name: str, settings: Table1Settings) -> Record:
