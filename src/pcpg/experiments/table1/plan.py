@@ -17,6 +17,7 @@ from pcpg.experiments.table1.settings import (
     GAPS,
     NOISY,
     ONE_PROBLEM,
+    PATIENT,
     TUNING_SEED,
     Experiment,
     Family,
@@ -108,7 +109,7 @@ def tuning_cell(settings: Table1Settings, algo: str) -> Table1Cell:
     arguments = {
         "algo": algo,
         "sizes": dict(settings.tuning_sizes),
-        "budget": settings.tuning_budget,
+        "budget": settings.tuning_budget * PATIENT.get(algo, 1),
         "seeds": [TUNING_SEED + i for i in range(settings.tuning_seeds)],
     }
     return Table1Cell("tuning", f"tuning-{algo}", arguments)
@@ -148,7 +149,7 @@ def gap_cell(settings: Table1Settings, algo: str, factor: float) -> Table1Cell:
         "algo": algo,
         "gaps": list(GAPS),
         "factor": factor,
-        "tuning_budget": settings.tuning_budget,
+        "tuning_budget": settings.tuning_budget * PATIENT.get(algo, 1),
         "budget": settings.gap_budget,
         "seeds": list(range(settings.seeds)),
         "tuning_seeds": [TUNING_SEED + i for i in range(settings.tuning_seeds)],
@@ -162,7 +163,7 @@ def problem_cell(settings: Table1Settings, algo: str, reference: str, factor: fl
         "algo": algo,
         "reference": reference,
         "factor": factor,
-        "tuning_budget": settings.tuning_budget,
+        "tuning_budget": settings.tuning_budget * PATIENT.get(algo, 1),
         "budget": settings.budget,
         "seeds": list(range(settings.seeds)),
         "tuning_seeds": [TUNING_SEED + i for i in range(settings.tuning_seeds)],
@@ -196,7 +197,7 @@ def loss_cell(settings: Table1Settings, algo: str, problem: str, factor: float) 
         "problem": problem,
         "kappas": list(settings.errors),
         "factor": factor,
-        "budget": settings.error_budget,
+        "budget": settings.error_budget * PATIENT.get(algo, 1),
         "seeds": list(range(settings.seeds)),
         "tuning_seeds": [TUNING_SEED + i for i in range(settings.tuning_seeds)],
     }

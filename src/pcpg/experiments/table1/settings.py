@@ -185,6 +185,11 @@ OPTIONS: dict[str, dict[str, Any]] = {
 LARGEST: dict[str, float] = {"epsilon-greedy-q": 1.0}
 
 
+# Those that ask for hundreds of episodes between two updates and keep nothing of them get more samples where the others
+# have few, so that something can be said of them: in the tuning and in B. The tables print it.
+PATIENT: dict[str, int] = {"pcpg": 10, "cpi": 10}
+
+
 def has_bonus(algo: str) -> bool:
     """Whether the factor multiplies a bonus or its like, which can be taken away."""
     return COMPARATORS[algo].explores and algo not in POWER and algo not in ("pcpg", "psrl", "optimistic-psrl")
