@@ -16,10 +16,10 @@ from pcpg.experiments.table1 import measures, plan, summary
 from pcpg.experiments.table1.cells import Store, measure, run_cells
 from pcpg.experiments.table1.command import ReproduceTable1
 from pcpg.experiments.table1.growth import compare
-from pcpg.experiments.table1.measures import choose, measure_losses, regret_curve
+from pcpg.experiments.table1.measures import choose, choose_own, measure_losses, regret_curve
 from pcpg.experiments.table1.plan import Table1Cell
 from pcpg.experiments.table1.problems import LARGEST_ERROR, MISSPECIFIED, WAIT, errors, misspecified, unavoidable
-from pcpg.experiments.table1.settings import OPTIONS, POWER, SETTINGS, allowed, check_algos, maker, scale_of
+from pcpg.experiments.table1.settings import OPTIONS, PATIENT, POWER, SETTINGS, allowed, check_algos, maker, scale_of
 from pcpg.experiments.table1.table import ERRORS, main_table, name_of, short_table, tables
 from pcpg.theory.learners import problem, runner
 from pcpg.theory.learners.registry import COMPARATORS
@@ -71,6 +71,26 @@ def test_a_lower_bound_is_met_by_growing_at_least_as_fast():
     assert verdict(WAITS, 100, 250, 600).verdict == "within"  # of 2^L
     assert verdict(WAITS, 100, 110, 120).verdict == "exceeds"
     assert verdict(WAITS, 100, None, budget=1e6).verdict == "within"
+
+
+def test_a_difference_that_chance_may_explain_is_open_and_a_size_that_only_larger_ones_pass_is_stuck():
+    wide = compare(dict(zip((2, 3), seeds_at(100, 700, spread=1.5), strict=True)), sized((2, 3)), CUBE, 1e6, 200)
+    assert wide.verdict == "open" and (wide.measured or 0.0) > 3.0 * (wide.theorem or np.inf) / 2.0
+    few = dict(zip((2, 3), seeds_at(100, 120, spread=1.5), strict=True))
+    assert compare(few, sized((2, 3)), WAITS, 1e6, 200).verdict == "open"  # 1.2 times, of 2 at least
+    assert verdict(CUBE, 100, None, 200).verdict == "stuck"
+    assert verdict(CUBE, None, 100, 200).verdict == "stuck"
+    assert verdict(CUBE, None, 100, claims=False).verdict == "no claim"
+
+
+def test_a_factor_of_a_size_counts_only_where_it_is_better_by_more_than_noise():
+    def trials(*scores):
+        return [
+            {"factor": f, "log_samples": s, "share": 0.5, "samples": {"lock": [1.0]}}
+            for f, s in zip((0.1, 1.0, 10.0), scores, strict=True)
+        ]
+
+    assert choose_own(trials(5.0, 5.1, 5.0), 1.0) == 1.0 and choose_own(trials(5.0, 6.0, 7.0), 1.0) == 0.1
 
 
 def test_a_point_counts_as_reached_if_half_of_the_seeds_got_there_and_the_shares_are_kept():
@@ -276,7 +296,10 @@ def test_all_are_tuned_on_the_same_grid_and_seeds_that_are_not_measured():
     cells = plan.first_cells(SETTINGS["laptop"], tuple(COMPARATORS), ["A"])
     tunings = [cell for cell in cells if cell.kind == "tuning"]
     assert len(tunings) == len(COMPARATORS)
-    assert all({k: v for k, v in cell.arguments.items() if k != "algo"} == arguments for cell in tunings)
+    for cell in tunings:
+        more = PATIENT.get(cell.arguments["algo"], 1)
+        asked = {k: v for k, v in cell.arguments.items() if k != "algo"}
+        assert asked == arguments | {"budget": arguments["budget"] * more}
     assert allowed("epsilon-greedy-q", (10.0, 1.0, 0.1)) == [1.0, 0.1] and allowed("psrl", (10.0,)) == [10.0]
     assert scale_of("r-max", 0.1) == pytest.approx(1e-3) and scale_of("psrl", 0.1) == 0.1
     assert set(POWER) | set(OPTIONS) <= set(COMPARATORS)

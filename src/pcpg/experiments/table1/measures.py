@@ -77,6 +77,13 @@ def choose(trials: list[Record]) -> float:
     return min(good, key=lambda trial: abs(np.log(trial["factor"])))["factor"]
 
 
+def choose_own(trials: list[Record], factor: float) -> float:
+    """The one factor, unless another of the trials was better by more than noise."""
+    least = min(trial["log_samples"] for trial in trials)
+    one = next(trial for trial in trials if trial["factor"] == factor)
+    return factor if one["log_samples"] <= least + TIE else choose(trials)
+
+
 def _trials(algo: str, factors: Sequence[float], problems: Problems, budget: int, seeds: Sequence[int]) -> list[Record]:
     """The scores of factors on these problems; all of them in one run where the learner can have them side by side."""
     blocks = [factors] if takes_factors(algo) else [[factor] for factor in factors]
@@ -174,7 +181,7 @@ def measure_own(
     """
     tried = allowed(algo, tuple(factor * step for step in OWN))
     trials = _trials(algo, tried, {family: partial(make, family, size)}, limit, tuning_seeds)
-    best = choose(trials)
+    best = choose_own(trials, factor)
     found = None if best == factor else measure_samples(algo, family, size, best, budget, seeds)
     return {"trials": trials, "best": best, "samples": found["samples"] if found else None}
 

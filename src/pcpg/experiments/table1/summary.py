@@ -6,7 +6,8 @@ from typing import Any, get_args
 import numpy as np
 
 from pcpg.experiments.harness import Record
-from pcpg.experiments.table1.growth import compare
+from pcpg.experiments.table1.growth import Verdict, compare
+from pcpg.experiments.table1.measures import choose_own
 from pcpg.experiments.table1.plan import CellKind, reached
 from pcpg.experiments.table1.problems import MISSPECIFIED
 from pcpg.experiments.table1.settings import (
@@ -109,9 +110,9 @@ def _family(family: Family, kinds: dict[str, list[Record]], name: str, settings:
         found = found._replace(verdict="open")
     own = {
         str(record["arguments"]["size"]): {
-            "factor": record["best"],
+            "factor": choose_own(record["trials"], record["arguments"]["factor"]),
             "median": _median(record["samples"]) if record["samples"] else None,
-            "same": record["samples"] is None,
+            "same": choose_own(record["trials"], record["arguments"]["factor"]) == record["arguments"]["factor"],
         }
         for record in _of(family, kinds["own"])
     }
@@ -214,7 +215,7 @@ def _verdicts(found: Record) -> Record:
     gaps = {} if found["gaps"] is None else {"tree": found["gaps"]}
     for what, parts in (("exploration", found["exploration"]), ("gaps", gaps), ("accuracy", found["accuracy"])):
         said = [part["growth"]["verdict"] for part in parts.values()]
-        counts[what] = {verdict: said.count(verdict) for verdict in ("within", "exceeds", "open", "no claim")}
+        counts[what] = {verdict: said.count(verdict) for verdict in get_args(Verdict)}
     return counts
 
 

@@ -3,7 +3,7 @@
 from pcpg.experiments.harness import Record
 from pcpg.experiments.table1.measures import METHODS
 from pcpg.experiments.table1.problems import MISSPECIFIED
-from pcpg.experiments.table1.settings import BARE, FAMILIES, NOISY
+from pcpg.experiments.table1.settings import BARE, FAMILIES, NOISY, PATIENT
 
 Lines = list[str]
 
@@ -95,8 +95,9 @@ def main_table(summary: Record) -> str:
         "## Growth with the size, beside the theorem's",
         "",
         "`x21 of x358 (2 to 6)`: median samples grew 21 times from size 2 to size 6, the theorem's polynomial at these",
-        "(S, A, L, eps, delta) 358 times. In brackets after it the share of seeds that got there at each size, where",
-        "not all did.",
+        "(S, A, L, eps, delta) 358 times. `x12 with a factor each`: from the first size to the last that was run, with",
+        "the factor that suits each of the two, where other seeds found one. In brackets the share of seeds that got",
+        "there at each size, where not all did.",
         "S: states, S_L: states with their time, W: most states at one time, L: decisions, eps: accuracy (see docs).",
         "",
     ]
@@ -113,7 +114,8 @@ def _growth(part: Record | None) -> str:
     proved = "" if growth["theorem"] is None else f" of x{_times(growth['theorem'])}"
     over = "" if growth["budget_over_first"] is None else f", then > x{_times(growth['budget_over_first'])}"
     spread = f"x{_times(growth['measured'])}{proved} ({growth['first']:g} to {growth['last']:g}{over})"
-    return f"**{growth['verdict']}**: {spread}{shares}"
+    own = f"; x{_times(part['own_growth'])} with a factor each" if part.get("own_growth") else ""
+    return f"**{growth['verdict']}**: {spread}{own}{shares}"
 
 
 def _times(factor: float) -> str:
@@ -176,12 +178,13 @@ def _notes(summary: Record) -> Lines:
         "Growth: median samples to an epsilon-optimal policy, at the largest size (or smallest gap) that half of the",
         "seeds reached over that at the first, beside the growth of the algorithm's own theorem, a polynomial in",
         "S, A, L, 1/eps and ln 1/delta, between the same two. `within`: at every size the measured factor is at most",
-        "the theorem's (of a lower bound: at least). `exceeds`: more, by its 95% interval. `open`: too few sizes were",
-        f"reached within {short(protocol['budget'])} samples a seed to say. `no claim`: the theorem is not about this",
-        "problem. Each algorithm has one factor of its own constants, tuned on other seeds at one size of each problem",
-        f"({tuned}); beside it the best factor of each size. A theorem holds for its own constants, not for a",
-        "tuned factor: `exceeds` says that one factor does not suit all sizes, or that the sizes are too small for the",
-        "leading term.",
+        "the theorem's (of a lower bound: at least). `exceeds`: more, by its 95% interval. `stuck`: at some size fewer",
+        "than half of the seeds got there, though at a larger one they did. `open`: neither can be said, too few sizes",
+        f"were reached within {short(protocol['budget'])} samples a seed, or chance may explain the difference.",
+        "`no claim`: the theorem is not about this problem. Each algorithm has one factor of its own constants, tuned",
+        f"on other seeds at one size of each problem ({tuned}). A theorem holds for its own constants, not for a tuned",
+        "factor: `exceeds` and `stuck` say that one factor does not suit all sizes, or that sizes are too small for",
+        "the leading term, and `within` that nothing was seen against the theorem, not that it is tight.",
         "",
         "Error: a learner loses by errors off the optimal path, or by those on it alone; a theorem on errors is an",
         "upper bound, which losing less does not contradict. (s0): its paper restarts from a distribution that covers",
@@ -216,8 +219,10 @@ def _samples(summary: Record) -> str:
         "",
         f"Median over seeds with the tuned factor; epsilon is {summary['protocol']['epsilon']}.",
         "`n/N`: seeds that got there, where not all did; `>`: the median lies beyond the budget. Sizes beyond one",
-        "where no seed got there are not run. `{n at f}`: n samples with the best factor f of that size, where it is",
-        f"another. `no bonus`: seeds that got there with a factor of {BARE:g} within",
+        "where no seed got there are not run. `{n at f}`: n samples with the factor f that suits the size, at the",
+        "first and at the last that was run, where on other seeds it was better by more than noise. 20 is the first",
+        "point of the grid: who is there may be there by chance.",
+        f"`no bonus`: seeds that got there with a factor of {BARE:g} within",
         f"{short(summary['protocol']['bare_budget'])} samples.",
     ]
     return "\n".join([*head, *lines, ""])
@@ -269,13 +274,15 @@ def _losses(summary: Record) -> str:
             rows.append(
                 [name_of(algo, found), *(f"{row['loss']:.3f}" for problem in MISSPECIFIED for row in parts[problem])]
             )
+    more = {algo: times for algo, times in PATIENT.items() if algo in summary["algos"]}
+    patient = "".join(f"; {name_of(a, summary['algos'][a])}: {times} times as many" for a, times in more.items())
     text = [
         "## Loss by misspecified aggregation",
         "",
         "Mean final loss (the optimal return is 1) against the error kappa, with the best of the factors tried. `mix`",
         "and `wait` have their error off the optimal path, where who is deluded loses kappa/3 and kappa/2; `local` has",
         "it on the path, where everybody loses kappa/2 at least.",
-        f"{short(summary['protocol']['error_budget'])} samples per seed.",
+        f"{short(summary['protocol']['error_budget'])} samples per seed{patient}.",
         "",
     ]
     return "\n".join([*text, *_grid(head, rows), ""])
