@@ -170,18 +170,25 @@ def table(summary: Record) -> str:
         numbers = [f"{case[key]:.3g}" for key in NUMBERS] + [f"{value:.2g}" for value in case["terms"].values()]
         shares = [f"{case['below_optimal']}/{case['runs']}", f"{case['hold']}/{case['runs']}"]
         lines.append("| " + " | ".join([case["mdp"], critic, *numbers, *shares]) + " |")
-    made = [f"`{case['command']}` ({case['mdp']}: {case['seconds']:.0f} core-seconds" for case in summary["cases"]]
-    where = [f"commit {str(case['commit'])[:7]}, {case['device']}, {case['time'][:10]})" for case in summary["cases"]]
+    made = [
+        f"- {case['mdp']}: `{case['command']}`, {_seconds(case)}commit {str(case['commit'])[:7]}, {case['device']}, "
+        f"{case['time'][:10]}"
+        for case in summary["cases"]
+    ]
     said = [
         "",
         "V* - V of the returned policy is at most `bound` with probability 1 - delta over fresh episodes that compare",
         "policies; medians over runs with seeds from 0 on. V* is the largest gap there can be, since rewards are not",
         "negative: a bound below it says something.",
         "",
-        *(f"- {first}, {second}" for first, second in zip(made, where, strict=True)),
+        *made,
         "",
     ]
     return "\n".join([*lines, *said])
+
+
+def _seconds(case: Record) -> str:
+    return "" if case["seconds"] is None else f"{case['seconds']:.0f} core-seconds, "
 
 
 def write_results(out: Path) -> Record:
