@@ -29,7 +29,7 @@ $(INSTALLED): requirements.lock pyproject.toml
 	  { echo "Python 3.11 or later is needed; try: make PYTHON=python3.12 ..." >&2; exit 1; }
 	@echo "Installing the locked packages into $(VENV): a minute or two, once."
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --require-hashes -r requirements.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
@@ -47,9 +47,12 @@ lint: $(INSTALLED) ## ruff and basedpyright
 test quick: export JAX_COMPILATION_CACHE_DIR := $(CURDIR)/.cache/jax
 test quick: export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS := 0
 test quick bench: export OPENBLAS_NUM_THREADS := 1
-test: lint ## lint, then all tests that need no accelerator; PYTEST_FLAGS are passed on
+test: $(INSTALLED) ## lint beside all tests that need no accelerator; PYTEST_FLAGS are passed on
 	@mkdir -p .cache && mkdir -p -m 700 .cache/jax
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m "not gpu" $(PYTEST_FLAGS)
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
+	@$(BIN)/basedpyright --pythonpath $(BIN)/python > .cache/types.log 2>&1 & types=$$!; \
+	  $(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m "not gpu" $(PYTEST_FLAGS); tests=$$?; \
+	  wait $$types; types=$$?; tail -n 40 .cache/types.log; exit $$((tests | types))
 
 quick: $(INSTALLED) ## the tests that take about three minutes together on two cores
 	@mkdir -p .cache && mkdir -p -m 700 .cache/jax

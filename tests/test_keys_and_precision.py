@@ -12,6 +12,7 @@ from pcpg.envs import probes
 from pcpg.envs.given_reward import GivenReward
 from pcpg.envs.lock import CombinationLock
 from pcpg.features import make_features
+from pcpg.learning.e3b import E3BConfig
 from pcpg.learning.rnd import RNDConfig
 from pcpg.practice import host as collector
 from pcpg.practice.agent import Agent
@@ -51,6 +52,9 @@ AGENTS = {
     "pcpg-bonus": lambda: pcpg(reward_coef=1.0),
     "ppo": lambda: baseline(LOCK),
     "ppo-rnd": lambda: baseline(LOCK, RNDConfig(normalise=True)),
+    "ppo-e3b": lambda: baseline(LOCK, e3b=E3BConfig()),
+    "ppo-e3b, autoreset": lambda: baseline(LOCK, e3b=E3BConfig(), autoreset=True),
+    "ppo-e3b, continuous actions": lambda: baseline(probes.Continuous(), e3b=E3BConfig()),
     "ppo, autoreset": lambda: baseline(LOCK, autoreset=True),
     "ppo-rnd, autoreset": lambda: baseline(LOCK, RNDConfig(normalise=True), autoreset=True),
     "ppo, continuous actions": lambda: baseline(probes.Continuous()),

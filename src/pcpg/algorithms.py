@@ -59,6 +59,12 @@ ALGORITHMS: dict[str, Algorithm] = {
         *("#d1495b", "--"),
         *(presets.PPO_RND, presets.HOST_RND, BASELINE),
     ),
+    "ppo-e3b": Algorithm(
+        "PPO+E3B",
+        "PPO with a bonus for what is new within an episode",
+        *("#8e6c3a", "-."),
+        *(presets.PPO_E3B, presets.HOST_E3B, BASELINE),
+    ),
     "ppo": Algorithm(
         "PPO",
         "a baseline",

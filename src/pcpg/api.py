@@ -14,7 +14,7 @@ from pcpg.features.own import Phi, is_own_features, register_features
 from pcpg.policies.own import Network, register_network
 from pcpg.practice.budget import Limits, read_steps, read_time
 from pcpg.run import EnvFn, Evaluation, Given, Policy, Run, RunWarning, warn
-from pcpg.run_config import RunConfig
+from pcpg.run_config import RunConfig, chosen_by_a_look
 from pcpg.runs.folder import RunFolder
 from pcpg.runs.loggers import check_loggers
 from pcpg.runs.metrics import Logger
@@ -26,15 +26,16 @@ from pcpg.training.trust import check_trust
 
 __all__ = ["Algo", "Evaluation", "Policy", "Progress", "Run", "RunWarning", "exploit", "load", "resume", "train"]
 
-Algo = Literal["pcpg", "pcpg-bonus", "pcpg-replay", "ppo-rnd", "ppo"]
-"""The algorithms of the library; of those added to `pcpg.algorithms.ALGORITHMS` a type checker knows nothing."""
+Algo = Literal["auto", "pcpg", "pcpg-bonus", "pcpg-replay", "ppo-rnd", "ppo-e3b", "ppo"]
+"""The algorithms of the library, and "auto" to have one chosen; of those that are added to
+`pcpg.algorithms.ALGORITHMS` a type checker knows nothing."""
 
 Observers = Observer | Sequence[Observer] | None
 
 
 def train(
     env: str | EnvFn,
-    algo: Algo = "pcpg",
+    algo: Algo = "auto",
     *,
     total_steps: int | str | None = None,
     max_time: float | str | None = None,
@@ -60,7 +61,8 @@ def train(
     Args:
         env: the id of an environment, of the library or as in "gymnasium:FrozenLake-v1"; or a function that makes a
             Gymnasium environment, or a vector of them.
-        algo: a name in `pcpg.algorithms.ALGORITHMS`.
+        algo: a name in `pcpg.algorithms.ALGORITHMS`; "auto" is "pcpg", but where an environment of somebody else's is
+            all that is given, a look at it chooses algorithm and settings (`pcpg look`).
         total_steps: environment steps of each seed, as in 500_000, "500k" or "2.5M"; the schedule of rounds follows.
         max_time: the time of the whole run, in seconds or as in "10m"; the result then depends on the machine.
         until: a seed ends when the mean return of a policy over its counted episodes is at least this.
@@ -90,14 +92,20 @@ def train(
         ([2], (2,))
     """
     check_loggers(loggers)
-    check_choice("algorithm", algo, ALGORITHMS)
-    env_id = env if isinstance(env, str) else register_function(env)
-    agent: Any = from_plain(type(ALGORITHMS[algo].preset), config or {}, "config", preset(env_id, algo))
+    check_choice("algorithm", algo, ["auto", *ALGORITHMS])
+    env_id, limits = env if isinstance(env, str) else register_function(env), limits_of(total_steps, max_time, until)
+    chosen: dict[str, Any] = {"algo": "pcpg" if algo == "auto" else algo}
+    if algo == "auto" and not config and network is None and features == "auto":
+        chosen = chosen_by_a_look(env_id, env_options, limits, seed)
+    name = chosen["algo"]
+    agent: Any = from_plain(
+        type(ALGORITHMS[name].preset), config or chosen.get("agent", {}), "config", preset(env_id, name)
+    )
     if network is not None:
         agent = from_plain(type(agent), {"ppo": {"body": register_network(network)}}, "network", agent)
     run_config = RunConfig(
         env=env_id,
-        algo=algo,
+        algo=name,
         agent=agent,
         env_options=env_options,
         features=features if isinstance(features, str) else register_features(features),
@@ -106,7 +114,8 @@ def train(
         seeds=seeds,
         lanes=lanes,
         feature_seed=feature_seed,
-        limits=limits_of(total_steps, max_time, until),
+        limits=Limits(**chosen["limits"]) if "limits" in chosen else limits,
+        looked=chosen.get("looked", {}),
     ).resolved()
     path = Path(tempfile.mkdtemp(prefix="pcpg-")) / "run" if out is None else Path(out)
     return _train(start_run(run_config, path), observer, loggers, progress=progress, trust=True)

@@ -7,8 +7,9 @@ import typing
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
-from pcpg.cover.bonus import BonusForm
+from pcpg.cover.bonus import BonusForm, RidgeScale
 from pcpg.envs.options import nearest
+from pcpg.learning.e3b import E3BConfig
 from pcpg.learning.rnd import RNDConfig
 
 
@@ -101,6 +102,9 @@ class ExploreConfig:
     """Weight of the environment's reward while exploring; 0: reward-free."""
     ridge: float = 1e-6
     """lambda, added to the summed covariance."""
+    ridge_scale: RidgeScale = "raw"
+    """features: lambda is this times the mean squared norm of the features under the first policy, so that nothing
+    depends on their scale; raw: as it is."""
     weights: Literal["d-optimal", "uniform"] = "d-optimal"
     """Mixture weights of the cover for the roll-in."""
     visit_episodes: int = 256
@@ -115,9 +119,14 @@ class ExploreConfig:
     """Least standard deviation by which advantages are divided."""
     anneal_to: float = 1.0
     """Learning rate and entropy coefficient fall linearly to this share of themselves over each round."""
+    reward_first: float = 0.0
+    """Share of the budget in which PPO learns from the reward alone, before anything is explored ..."""
+    random_return: float | None = None
+    """... and if its best mean return is above this by then, it goes on to the end."""
 
     def __post_init__(self) -> None:
         positive(self, "ridge", "visit_episodes", "num_groups", "patience", "beta")
+        within(self, "reward_first", 0.0, 1.0)
         within(self, "epsilon", 1e-6, 1.0)
         within(self, "start_share", 0.0, 1.0)
         within(self, "anneal_to", 0.0, 1.0)
@@ -141,6 +150,8 @@ class ExploitConfig:
     """Anneal learning rate and entropy coefficient linearly to zero over the phase."""
     warm_start: bool = False
     """Start from the policy of the cover with the best return; otherwise from a fresh one, as in the paper."""
+    keep_best: bool = False
+    """At the end play the newest policy and the best so far in the same fresh episodes and hand back the better one."""
 
     def __post_init__(self) -> None:
         within(self, "epsilon", 1e-6, 1.0)
@@ -168,10 +179,11 @@ class PCPGConfig:
 
 @dataclasses.dataclass(frozen=True)
 class BaselineConfig:
-    """PPO, or PPO with random network distillation."""
+    """PPO, or PPO with random network distillation or an episodic bonus."""
 
     ppo: PPOConfig = PPOConfig()
     rnd: RNDConfig | None = None
+    e3b: E3BConfig | None = None
     budget: int = 3_000_000
     """Environment steps per seed; the round that reaches it is finished."""
     num_rounds: int = 0
@@ -241,6 +253,9 @@ class ReplayExploreConfig:
     closer_looks: int = 3
     """So often exploration goes on with a kernel half as wide where it would end and hardly anything good was met: a
     reward above 0, or the end of an episode where every step costs, three times. It then ends when that is met."""
+    attempts: float = 1.5
+    """With a target (`--until`) the task is tried while exploration goes on, whenever the data have grown by this
+    factor since the last try and something good was met; exploration ends when a try reaches the target. 0: never."""
     weights: Literal["d-optimal", "uniform"] = "d-optimal"
     """Mixture weights of the cover for the roll-in."""
     ridge: float = 1e-3
@@ -254,6 +269,8 @@ class ReplayExploreConfig:
         for name in ("backups", "closer_looks"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} must be 0 or more, got {getattr(self, name)}")
+        if self.attempts != 0 and self.attempts <= 1:
+            raise ValueError(f"attempts must be 0 (never) or more than 1, got {self.attempts}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -267,9 +284,9 @@ class ReplayExploitConfig:
     visit_episodes: int = 32
     """Episodes played to evaluate the policy; their steps count. 0: none, and no return is known."""
     steps: int = -1
-    """New steps that the task may take where its policy earns less than its values promise: it is played, a quarter of
-    the episodes rolled in through the cover, what it meets is kept, and the values are fitted again. 0: none, the data
-    alone; -1: a quarter of those of exploration."""
+    """New steps that the task may take where its policy earns less than its values promise, or than what the
+    environment calls solved: it is played, a quarter of the episodes rolled in through the cover, what it meets is
+    kept, and the values are fitted again. 0: none, the data alone; -1: a quarter of those of exploration."""
     tolerance: float = 0.1
     """How much less a policy may earn than its values promise, as a share of the range of returns met so far; with -1
     all steps are taken that are allowed."""

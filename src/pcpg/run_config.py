@@ -10,14 +10,16 @@ from typing import Any
 
 from pcpg.algorithms import ALGORITHMS, preset
 from pcpg.config import AgentConfig, ConfigError, PCPGConfig, check_choice, check_type, from_plain
+from pcpg.envs.adapters.names import is_on_host
 from pcpg.envs.protocol import Environment
 from pcpg.envs.registry import complete_options, make
 from pcpg.features import FEATURES, make_features
 from pcpg.features.base import FeatureMap
 from pcpg.features.own import is_own_features
 from pcpg.practice.budget import NO_LIMITS, Limits, budgeted
+from pcpg.practice.choice import STEPS, look_and_choose
 from pcpg.practice.memory import check_fits
-from pcpg.presets import features_for
+from pcpg.presets import environment_preset, features_for
 from pcpg.runs.documents import plain
 
 MAX_SEED = 2**32 - 1
@@ -41,6 +43,8 @@ class RunConfig:
     """A budget of steps or time, and a return at which to stop."""
     source: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     """The cover of another run that this one exploits, see training/storage.py; empty: the run explores by itself."""
+    looked: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    """The look that chose algorithm and settings: its `env_steps`, what it `saw` and `chose`; empty: nobody looked."""
 
     def __post_init__(self) -> None:
         check_choice("algorithm", self.algo, ALGORITHMS)
@@ -64,10 +68,14 @@ class RunConfig:
         if type(self.agent) is not type(preset):
             expected, got = type(preset).__name__, type(self.agent).__name__
             raise ConfigError(f"the agent of {self.algo} must be a {expected}, got a {got}")
-        wanted = getattr(preset, "rnd", None) is not None
-        if wanted != (getattr(self.agent, "rnd", None) is not None):
-            advice = "needs it; use ppo to do without" if wanted else "has none; use ppo-rnd"
-            raise ConfigError(f"agent.rnd: the algorithm {self.algo} {advice}")
+        for part in ("rnd", "e3b"):
+            wanted = getattr(preset, part, None) is not None
+            if wanted != (getattr(self.agent, part, None) is not None):
+                advice = "needs it; use ppo to do without" if wanted else f"has none; use ppo-{part}"
+                raise ConfigError(f"agent.{part}: the algorithm {self.algo} {advice}")
+        is_endless = isinstance(self.agent, PCPGConfig) and self.agent.explore.reward_first > 0
+        if is_endless and not (self.limits.steps or self.limits.seconds):
+            raise ConfigError("explore.reward_first is a share of the budget: give steps or time as well")
 
     @property
     def seed_list(self) -> list[int]:
@@ -89,6 +97,8 @@ class RunConfig:
         data = dataclasses.asdict(self)
         if self.limits == NO_LIMITS:
             del data["limits"]
+        if not self.looked:
+            del data["looked"]
         if "ppo" in data["agent"] and not data["agent"]["ppo"]["body"]:
             del data["agent"]["ppo"]["body"]
         return data
@@ -119,7 +129,7 @@ class RunConfig:
         """The configuration with every default written out and every formula worked out."""
         config = self.checked()
         env = config.make_env()
-        agent = budgeted(config.agent, env, config.limits)
+        agent = budgeted(config.agent, env, config.limits, int(config.looked.get("env_steps", 0)))
         check_fits(env, agent)
         return dataclasses.replace(config, agent=agent)
 
@@ -144,6 +154,21 @@ class RunConfig:
             config = dataclasses.replace(config, feature_options=plain(written, "feature_options"))
             config.make_features(env)
         return config
+
+
+def chosen_by_a_look(env: str, env_options: Mapping[str, Any], limits: Limits, seed: int = 0) -> dict[str, Any]:
+    """The entries of a configuration for which a look decides, where the environment is all that was named.
+
+    An environment that is compiled, or that has a preset, is not looked at: it is explored by `pcpg`.
+    """
+    if not is_on_host(env) or environment_preset(env).settings:
+        return {"algo": "pcpg"}
+    if not limits.steps and not limits.seconds:
+        limits = dataclasses.replace(limits, steps=STEPS)
+    made = make(env, **complete_options(env, env_options))
+    choice, env_steps, said = look_and_choose(env, made, limits.steps or STEPS, seed)
+    looked = {"env_steps": env_steps, "saw": said[:-1], "chose": said[-1]}
+    return {"algo": choice.algo, "agent": choice.agent, "limits": dataclasses.asdict(limits), "looked": looked}
 
 
 def feature_defaults(features: str) -> dict[str, Any]:

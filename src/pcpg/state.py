@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pcpg.cover.cover import Cover
+from pcpg.learning.e3b import E3B
 from pcpg.learning.rnd import RND
 from pcpg.learning.update import Adam
 from pcpg.policies.networks import ActorCritic
@@ -23,7 +24,7 @@ class SeedState(NamedTuple):
     env_steps: np.ndarray  # int64: roll-ins, covariances and selection all counted
     policy: ActorCritic
     adam: Adam
-    rnd: RND | None
+    rnd: RND | E3B | None  # networks that are trained beside the policy and pay for what is new to them
     cover: Cover | None
     last_return: np.ndarray  # float64: mean return of `policy` over its counted episodes
     best_policy: ActorCritic  # by mean return over counted episodes
@@ -40,7 +41,7 @@ class SeedState(NamedTuple):
         *,
         num_cells: int,
         cover: Cover | None = None,
-        rnd: RND | None = None,
+        rnd: RND | E3B | None = None,
     ) -> "SeedState":
         """A seed before its first round."""
         return cls(

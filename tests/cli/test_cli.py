@@ -188,7 +188,7 @@ def test_the_help_of_train_depends_on_environment_and_algorithm(cli: Cli) -> Non
     default = cli("train", "--help").out
     for flag in (
         "ENV",
-        "--algo {pcpg,pcpg-bonus,pcpg-replay,ppo-rnd,ppo}",
+        "--algo {auto,pcpg,pcpg-bonus,pcpg-replay,ppo-rnd,ppo-e3b,ppo}",
         "--seeds",
         "--out",
         "--config",
@@ -347,7 +347,7 @@ def test_an_unfinished_run_can_be_shown_and_evaluated_as_far_as_it_is(
 
     folder = start_run(RunConfig.from_json(tiny()), "run")
     answer = cli("show", "run")
-    assert answer.code == 2 and "the cover of seed 0 has no member yet" in answer.err
+    assert answer.code == 2 and "the cover of seed 0 has no member" in answer.err
     with pytest.raises(Enough):
         train_run(folder, observer=observe)
     assert len(cli("show", "run", "--json").json["weights"]) == 3

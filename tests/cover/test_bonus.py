@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pcpg.cover.bonus import bonus_of_form, quadratic_form, whitening
+from pcpg.cover.bonus import bonus_of_form, quadratic_form, ridge_of, whitening
 
 RNG = np.random.default_rng(0)
 both_ways = pytest.mark.parametrize("how", [lambda f: f, jax.jit], ids=["eager", "jit"])
@@ -112,3 +112,17 @@ def test_a_covariance_that_rounding_made_slightly_indefinite_is_taken_at_its_non
     whiten = whitening(sigma, 1e-6)
     expected = (basis / (np.maximum(values, 0.0) + 1e-6)) @ basis.T
     np.testing.assert_allclose(whiten @ whiten.T, expected, rtol=1e-6, atol=1e-3)
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1e3])
+def test_with_a_ridge_relative_to_the_features_the_bonus_does_not_depend_on_their_scale(scale: float) -> None:
+    phi = np.random.default_rng(0).standard_normal((50, 4)) * np.array([1.0, 1.0, 0.1, 0.0])
+    forms = []
+    for features in (phi, scale * phi):
+        sigma = features.T @ features / len(features)
+        ridge = ridge_of(sigma[None], "features", 1e-4)
+        unseen = np.sqrt(np.trace(sigma)) * np.eye(4)[3:]  # as long as the others, in a direction nobody has seen
+        pairs = np.concatenate([features, unseen]).astype(np.float32)
+        forms.append(quadratic_form(pairs, whitening(sigma, ridge).astype(np.float32)))
+    np.testing.assert_allclose(forms[0], forms[1], rtol=1e-4)
+    assert float(forms[0][-1]) == pytest.approx(1e4, rel=1e-4), "what is new is paid at most 1 / ridge"

@@ -28,10 +28,10 @@ def run_pcpg(out, seeds=2, agent=BRIEF):
 
 @pytest.fixture(scope="module")
 def records(tmp_path_factory):
-    """PC-PG and PPO at H = 5, two seeds that were not tuned on; PPO with as many steps as PC-PG used."""
+    """PC-PG at H = 5, two seeds that were not tuned on, and PPO on one of them with as many steps as PC-PG used."""
     out = tmp_path_factory.mktemp("lock")
     ours = run_pcpg(out)
-    ppo = make_cell(Flags(scale="smoke", seeds=2), "ppo", 5, max(ours["env_steps"]))
+    ppo = make_cell(Flags(scale="smoke", seeds=1), "ppo", 5, max(ours["env_steps"]))
     return out, [ours, run_or_read(ppo, out, lock.measure)]
 
 
@@ -66,7 +66,7 @@ def test_the_summary_counts_successes_with_intervals_and_names_its_budgets(recor
     ]
     assert cells[0]["interval"][1] == 1.0 and cells[1]["interval"][0] == 0.0
     text = lock.table({"cells": cells})
-    assert "**2/2**" in text and "**0/2**" in text
+    assert "**2/2**" in text and "**0/1**" in text
 
 
 def _record(budget: int, rows: list) -> dict:

@@ -15,7 +15,7 @@ from PIL import Image
 
 import pcpg
 from pcpg.envs.registry import make, spec
-from pcpg.play.dataset import export, storable
+from pcpg.play.dataset import export, export_data, storable
 from pcpg.play.episodes import CannotPlay, chosen_policies, play, playable_env
 from pcpg.play.video import record, write_video
 from pcpg.run_config import RunConfig
@@ -179,6 +179,25 @@ def test_the_covers_episodes_become_a_minari_dataset(
     assert again.unwrapped.functional == run.env
     refused = cli("export", run.path, "--out", tmp_path / "sets", "--episodes", 1)
     assert refused.code == 2 and "already exists" in refused.err
+
+
+def test_the_episodes_that_a_run_kept_become_a_minari_dataset_without_a_step(cli: Cli, tmp_path: Path) -> None:
+    pytest.importorskip("minari")
+    pytest.importorskip("h5py")
+    config = {"replay": {"capacity": 1500}, "exploit": {"visit_episodes": 8}}
+    kept = pcpg.train("CombinationLock-v0", "pcpg-replay", horizon=2, config=config, out=tmp_path / "kept")
+    answer = cli("export", kept.path, "--out", tmp_path / "sets", "--json").json
+    assert answer["dataset"] == "pcpg/CombinationLock-v0/kept-v0"
+    assert answer["steps"] == kept.summary["env_steps"][0] == 3 * answer["episodes"]
+    dataset = export_data(kept, tmp_path / "sets", episodes=5, dataset_id="mine/kept-v0")
+    assert dataset.total_episodes == 5
+    episode = next(iter(dataset.iterate_episodes()))
+    assert kept.env.observation_space.contains(episode.observations[0]) and len(episode.observations) == 4
+
+
+def test_only_a_run_that_kept_its_episodes_can_export_them(run: pcpg.Run, tmp_path: Path) -> None:
+    with pytest.raises(CannotPlay, match="keeps no data: pcpg forgets its episodes"):
+        export_data(run, tmp_path)
 
 
 def test_a_dataset_of_dictionaries(corridor: pcpg.Run, tmp_path: Path) -> None:

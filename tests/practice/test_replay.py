@@ -11,11 +11,14 @@ import pytest
 
 import pcpg
 from pcpg.config import KeepConfig, ReplayConfig, ReplayExploitConfig, ReplayExploreConfig
+from pcpg.envs.deep_sea import DeepSea
 from pcpg.envs.lock import CombinationLock
 from pcpg.practice.fitting import Episodes
 from pcpg.practice.kept import Batch, Kept
 from pcpg.practice.replay import ReplayAgent
+from pcpg.runs.metrics import read_metrics
 from pcpg.state import DONE
+from pcpg.training.storage import read_data
 
 TINY = {"explore": {"patience": 2, "min_value": 0.4}, "replay": {"capacity": 5000}, "exploit": {"visit_episodes": 8}}
 
@@ -66,6 +69,17 @@ def test_exploration_ends_when_the_start_promises_little_for_some_rounds(solved)
         assert max(ahead[-5:]) < 0.2 <= min(max(ahead[i : i + 5]) for i in range(len(ahead) - 5))
 
 
+def test_the_kept_transitions_fall_into_whole_episodes(solved):
+    for state in solved[0].values():
+        kept, episodes = state.kept, state.kept.episodes()
+        assert sorted(np.concatenate(episodes)) == list(range(kept.size))
+        for places in episodes:
+            code, after = kept.column("code")[places], kept.column("next_code")[places]
+            assert (code[1:] == after[:-1]).all(), "each step begins where the last one led"
+            assert kept.column("first")[places].tolist() == [True] + [False] * (len(places) - 1)
+            assert kept.ends[places].tolist() == [False] * (len(places) - 1) + [True]
+
+
 def test_a_seed_ends_with_the_same_bits_alone_or_beside_others():
     config = ReplayConfig(KeepConfig(capacity=3000), ReplayExploreConfig(patience=2, min_value=0.5))
     agent = ReplayAgent(CombinationLock(3), config, 1)
@@ -80,6 +94,38 @@ def test_the_budget_of_data_ends_exploration_before_it_is_exceeded():
     config = ReplayConfig(KeepConfig(capacity=1000), ReplayExploreConfig(min_value=0.0), ReplayExploitConfig(backups=0))
     states, _ = train(ReplayAgent(CombinationLock(8), config, 1), [0])
     assert 1000 - 32 * 9 < states[0].kept.size <= 1000
+
+
+def test_with_a_target_the_task_is_tried_on_the_way_and_exploration_ends_when_it_is_reached(
+    solved, tmp_path: Path
+) -> None:
+    run = pcpg.train("CombinationLock-v0", "pcpg-replay", horizon=8, seed=1000, until=3.5, out=tmp_path / "run")
+    phases = [row["phase"] for row in read_metrics(run.folder.metrics)]
+    assert phases[-2:] == ["exploit", "exploit"], "the try that reached the target, and the evaluation after it"
+    assert run.summary["env_steps"][0] < 0.7 * int(solved[0][1000].env_steps)
+    assert run.evaluate(20).mean_return[0] > 3.5
+    never = {"config": {"explore": {"attempts": 0.0}, "replay": {"capacity": 4000}}}
+    other = pcpg.train("CombinationLock-v0", "pcpg-replay", horizon=8, until=3.5, out=tmp_path / "never", **never)
+    assert [row["phase"] for row in read_metrics(other.folder.metrics)].count("exploit") == 1
+
+
+class Demanding(DeepSea):
+    """DeepSea that calls itself solved at a return that nobody can earn."""
+
+    @property
+    def solved_return(self) -> float:
+        return 10.0
+
+
+def test_a_task_is_tried_again_while_what_the_environment_calls_solved_is_not_reached():
+    config = ReplayConfig(KeepConfig(capacity=3000), exploit=ReplayExploitConfig(visit_episodes=8, steps=100))
+
+    def tries(env: DeepSea) -> int:
+        _, reports = train(ReplayAgent(env, config, 1), [0])
+        return [report.metrics["phase"] for report in reports[0]].count("exploit")
+
+    assert tries(DeepSea(4)) == 1
+    assert tries(Demanding(4)) == 1 + 100 // (8 * 4), "as often as its steps allow"
 
 
 def files_of(path: Path) -> dict[str, bytes]:
@@ -102,6 +148,7 @@ def test_an_interrupted_run_ends_as_one_left_alone_data_included(tmp_path: Path,
         pcpg.train("CombinationLock-v0", out=tmp_path / "cut", observer=observe, **settings)
     resumed = pcpg.resume(tmp_path / "cut")
     assert files_of(resumed.path) == files_of(whole.path)
+    assert len(read_data(whole.folder, whole.config, 1).episodes()) == whole.summary["env_steps"][1] // 4
     assert resumed.evaluate(4).returns.shape == (2, 4)
     np.testing.assert_array_equal(resumed.evaluate(4).returns, whole.evaluate(4).returns)
 

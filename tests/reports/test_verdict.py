@@ -147,3 +147,14 @@ def test_a_baseline_is_told_to_explore() -> None:
 def test_a_run_on_a_function_s_environment_is_told_in_python() -> None:
     run = run_of(GROWING, returns=[[0.0]] * 4, final=[0.0], env="python:scripts.Door", options={"max_steps": 8})
     assert verdict(run).command == 'pcpg.train(Door, "pcpg", total_steps="18k", out="runs/mine-steps")'
+
+
+def test_seeds_that_had_no_reason_to_explore_are_said_to_have_learned_from_the_reward_alone() -> None:
+    run = run_of(LEVEL, returns=[[0.0, 1.0]] * 5, final=[1.0, 1.0])
+    first = dataclasses.replace(run, config=run.config | {"agent": {"explore": EXPLORE | {"reward_first": 0.3}}})
+    assert not any("Nothing was explored" in line for line in lines(first))
+    alone = [{"phase": "exploit", "env_steps": 9000, "return": 1.0}]
+    some = dataclasses.replace(first, records=first.records | {1: alone})
+    assert any("Nothing was explored in 1 of 2 seeds: from the reward alone" in line for line in lines(some))
+    every = dataclasses.replace(first, records={0: alone, 1: alone}, covers={})
+    assert "Nothing was explored: from the reward alone PPO did better than random play." in lines(every)

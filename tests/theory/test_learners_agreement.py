@@ -45,7 +45,8 @@ def test_the_regrets_of_twenty_seeds_differ_by_noise_only(agreement, kept, name)
 
 @pytest.mark.parametrize("name", ["ucbvi", "psrl", "ucb-q"])
 def test_our_half_run_again_with_other_seeds_agrees_with_what_was_kept_of_rlberry(agreement, kept, name):
-    again = agreement.ours(name, [100, 101, 102, 103])
-    theirs = kept["regret"][name]["rlberry"]
-    apart = abs(again.mean() - np.mean(theirs)) / (np.std(theirs, ddof=1) * np.sqrt(1 / 4 + 1 / 20))
+    seeds = [100, 101] if name == "ucb-q" else [100, 101, 102, 103]  # it takes the longest
+    again, theirs = agreement.ours(name, seeds), kept["regret"][name]["rlberry"]
+    noise = np.std(theirs, ddof=1) * np.sqrt(1 / len(seeds) + 1 / len(theirs))
+    apart = abs(again.mean() - np.mean(theirs)) / noise
     assert apart < 3.5

@@ -188,3 +188,34 @@ def test_of_a_run_that_is_not_finished_a_damaged_checkpoint_is_not_read(tiny: Ti
     state = newest / "state.json"
     state.write_bytes(state.read_bytes().replace(b'"step": 2', b'"step": 3', 1))
     assert pcpg.load(run.path).summary["rounds"] < 2
+
+
+@pytest.mark.parametrize("random_return", [-1.0, 1e9])
+def test_exploration_begins_where_the_reward_alone_does_not_beat_random_play(
+    random_return: float, tiny: Tiny, tmp_path: Path
+) -> None:
+    config = tiny("pcpg")["agent"]
+    config["explore"] |= {"reward_first": 0.3, "random_return": random_return}
+    config["exploit"] |= {"keep_best": True}
+    steps = 14 * ROUND
+    run = pcpg.train("CombinationLock-v0", "pcpg", horizon=2, config=config, total_steps=steps, out=tmp_path / "run")
+    rows = read_metrics(run.folder.metrics)
+    phases = [row["phase"] for row in rows]
+    if random_return < 0:
+        assert set(phases) == {"exploit"} and run.summary["policies"] == [0]
+    else:
+        first = phases.index("explore")
+        assert rows[first - 1]["env_steps"] >= 0.3 * steps > rows[first - 2]["env_steps"]
+        after = phases[first:].index("exploit") + first
+        assert rows[after - 1]["env_steps"] >= 0.65 * steps > rows[after - 2]["env_steps"]
+        assert phases == ["exploit"] * first + ["explore"] * (after - first) + ["exploit"] * (len(rows) - after)
+    # The last round plays two policies in 32 episodes each, and trains none.
+    assert rows[-1]["env_steps"] - rows[-2]["env_steps"] <= 2 * 32 * 3 and "train/return" not in rows[-1]
+    assert run.summary["final_return"][0] == rows[-1]["return"]
+    stopped = pcpg.train(
+        *("CombinationLock-v0", "pcpg"),
+        **{"horizon": 2, "config": config, "total_steps": steps, "out": tmp_path / "cut"},
+        observer=lambda progress: progress.step < 3,
+    )
+    again = pcpg.resume(stopped.path)
+    assert (again.path / "policy.safetensors").read_bytes() == (run.path / "policy.safetensors").read_bytes()

@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from pcpg.config import ConfigError
 from pcpg.envs import registry
@@ -29,6 +30,7 @@ from pcpg.state import NonFinite
 from pcpg.training import loop as training
 from pcpg.training.loop import Progress, Trained, build_agent, start_run, train_run
 from pcpg.training.provenance import device_kind
+from pcpg.training.threads import GIVEN
 
 Tiny = Callable[..., dict[str, Any]]
 FINAL = ("metrics.jsonl", "policy.safetensors", "summary.json")
@@ -148,6 +150,25 @@ def test_the_observer_is_told_how_far_the_run_is(tmp_path: Path, tiny: Tiny) -> 
     assert [record["policies"] for record in seen[-1].records] == [8, 8], "also in rounds that add none"
     assert seen[-1].env_steps == trained.env_steps == sum(folder.read_summary()["env_steps"])
     assert 0 < trained.seconds < 600
+
+
+def test_linear_algebra_has_one_thread_while_a_run_trains_unless_the_user_decides(
+    tmp_path: Path, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def threads() -> set[int]:
+        return {entry["num_threads"] for entry in threadpool_info() if entry["user_api"] == "blas"}
+
+    for name in GIVEN:
+        monkeypatch.delenv(name, raising=False)
+    inside: list[set[int]] = []
+    with threadpool_limits(2, user_api="blas"):
+        for given in (None, "2"):
+            if given:
+                monkeypatch.setenv("OPENBLAS_NUM_THREADS", given)
+            folder = start_run(RunConfig.from_json(tiny("ppo")), tmp_path / str(given))
+            train_run(folder, observer=lambda progress: inside.append(threads()))
+            assert threads() == {2}, "as before the run"
+    assert inside[0] == {1} and inside[-1] == {2}
 
 
 def test_the_rounds_left_of_a_baseline_follow_from_its_budget(tiny: Tiny) -> None:

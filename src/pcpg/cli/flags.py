@@ -60,7 +60,7 @@ class TrainFlags:
 
     environment: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="ENV")]
     """Environment id; `pcpg envs` lists them with their options. Others': gymnasium:ID, bsuite:NAME, gymnax:NAME."""
-    algo: str = "pcpg"
+    algo: str = "auto"
     """Algorithm."""
     seeds: int = 1
     """Number of seeds, all trained in one program."""
@@ -105,6 +105,7 @@ def read_train_flags(arguments: list[str], notice: Callable[[str], None]) -> tup
         seeds=flags.seeds,
         lanes=flags.lanes,
         limits=_limits(flags, given),
+        looked=given.looked,
         **features,
     )
     return config.resolved(), flags
@@ -126,7 +127,7 @@ def _given_config(
     from pcpg.envs.adapters.names import is_adapted, outside_module
     from pcpg.run_config import RunConfig
 
-    words = list(arguments)
+    words = _without_auto(arguments)
     file = _value_of(words, "--config")
     given = _read_config(Path(file)) if file else {}
     env_id = _environment_in(words)
@@ -158,7 +159,39 @@ def _given_config(
     if is_adapted(str(given["env"])):
         options, words = free_options(words)
         given["env_options"] = dict(given.get("env_options", {})) | options
+    if "algo" not in given and not for_help and not _sets_anything(words) and not {"agent", "features"} & given.keys():
+        given |= _chosen(given, words)
     return RunConfig.from_json(given), words
+
+
+def _without_auto(arguments: list[str]) -> list[str]:
+    """The arguments without `--algo auto`, which is what happens where none is named."""
+    words = [word for word in arguments if word != "--algo=auto"]
+    while ("--algo", "auto") in itertools.pairwise(words):
+        at = list(itertools.pairwise(words)).index(("--algo", "auto"))
+        words[at : at + 2] = []
+    return words
+
+
+def _sets_anything(words: list[str]) -> bool:
+    """Whether an argument is a setting of an algorithm, which only the one has that it belongs to."""
+    known = {field.name for field in dataclasses.fields(TrainFlags)}
+    names = (word.removeprefix("--").partition("=")[0] for word in words if word.startswith("--"))
+    return any(name.replace("-", "_") not in known for name in names)
+
+
+def _chosen(given: Mapping[str, Any], words: list[str]) -> dict[str, Any]:
+    """What a look at the environment chooses, for the budget that is asked for."""
+    from pcpg.api import limits_of
+    from pcpg.config import from_plain
+    from pcpg.practice.budget import Limits
+    from pcpg.run_config import chosen_by_a_look
+
+    asked = limits_of(_value_of(words, "--steps"), _value_of(words, "--time"), None)
+    in_file = from_plain(Limits, given.get("limits", {}), "limits")
+    limits = asked if asked.steps or asked.seconds else in_file
+    seed = _value_of(words, "--seed") or str(given.get("seed", 0))
+    return chosen_by_a_look(given["env"], given.get("env_options", {}), limits, int(seed) if seed.isdigit() else 0)
 
 
 def free_options(words: list[str]) -> tuple[dict[str, Any], list[str]]:
@@ -223,8 +256,10 @@ def _train_type(given: "RunConfig", *, short: bool = False) -> Any:
         about += f" Every other setting ({', '.join(parts)} and those of the features): {HELP_ALL}."
     else:
         fields.append(("agent", without_prefix, dataclasses.field(default=given.agent)))
-    about_algos = "; ".join(f"{name}: {algorithm.about}" for name, algorithm in ALGORITHMS.items())
-    algos = Annotated[Literal[tuple(ALGORITHMS)], tyro.conf.arg(help=f"{about_algos}.")]
+    about_algos = "auto: pcpg, or on the host what a look chooses; " + "; ".join(
+        f"{name}: {algorithm.about}" for name, algorithm in ALGORITHMS.items()
+    )
+    algos = Annotated[Literal["auto", *ALGORITHMS], tyro.conf.arg(help=f"{about_algos}.")]
     fields.append(("algo", algos, dataclasses.field(default=given.algo)))
     fields += [
         (field.name, field.type, dataclasses.field(default=getattr(given, field.name)))

@@ -203,38 +203,37 @@ class Video:
 
 @dataclasses.dataclass(frozen=True)
 class Export:
-    """Play episodes with the policies of a cover, drawn by their weights, and save them as a Minari dataset."""
+    """Save episodes as a Minari dataset: played by the policies of a cover, drawn by their weights, or those kept."""
 
     dir: Folder
     out: Annotated[str, tyro.conf.arg(metavar="DIR")] = "datasets"
     """Folder of datasets; Minari finds them with MINARI_DATASETS_PATH set to it."""
     id: str = ""
     """Dataset id; by default pcpg/ENV/POLICY-v0."""
-    policy: Literal["cover", "final", "best"] = "cover"
-    """Who plays: the cover, the final policy, or the best one by its evaluations in training."""
+    policy: Literal["cover", "final", "best", "kept"] | None = None
+    """Who plays: the cover, the final policy, or the best one by its evaluations in training; kept: nobody, these are
+    the episodes of exploration that `pcpg-replay` kept. By default the cover, or kept where there are such episodes."""
     seed: SeedFlag = None
-    episodes: int = 100
-    """Number of episodes."""
+    episodes: int | None = None
+    """Number of episodes; by default 100, or all that were kept."""
     greedy: GreedyFlag = False
     trust: TrustFlag = False
     json: JsonFlag = False
 
     def __call__(self, console: Console) -> int:
-        run = _run_to_play(self.dir, console, self.episodes, self.trust)
+        run = _run_to_play(self.dir, console, 100 if self.episodes is None else self.episodes, self.trust)
         with loading(console):
-            from pcpg.play.dataset import check_export, default_id, export
+            from pcpg.play.dataset import check_export, default_id, export, export_data
+            from pcpg.training.storage import keeps_data
         run.check_seed(self.seed)
-        out, name = Path(self.out), self.id or default_id(run, self.policy)
+        which = self.policy or ("kept" if keeps_data(run.config) else "cover")
+        out, name = Path(self.out), self.id or default_id(run, which)
         check_export(out, name)
-        dataset = export(
-            run,
-            out,
-            which=self.policy,
-            seed=self.seed,
-            episodes=self.episodes,
-            greedy=self.greedy,
-            dataset_id=name,
-        )
+        if which == "kept":
+            dataset = export_data(run, out, seed=self.seed, episodes=self.episodes, dataset_id=name)
+        else:
+            own = {"seed": self.seed, "episodes": self.episodes or 100, "greedy": self.greedy, "dataset_id": name}
+            dataset = export(run, out, which=which, **own)
         episodes, steps = int(dataset.total_episodes), int(dataset.total_steps)
         say(answer(console, self.json), f"dataset: {name} in {out}, {episodes} episodes, {steps:,} steps")
         print_json({"dataset": name, "folder": str(out), "episodes": episodes, "steps": steps}, self.json)

@@ -33,6 +33,7 @@ def look(arguments: list[str], console: Console) -> int:
     with loading(console):
         from pcpg.envs.host import HostEnvironment
         from pcpg.envs.registry import complete_options, make
+        from pcpg.practice.choice import choose, chosen_line
         from pcpg.practice.look import lines
         from pcpg.practice.look import look as look_at
         from pcpg.training.compile_cache import enable_compile_cache
@@ -43,7 +44,9 @@ def look(arguments: list[str], console: Console) -> int:
     finally:
         if isinstance(env, HostEnvironment):
             env.close()
-    for line in lines(flags.environment, found):
+    choice = choose(found) if isinstance(env, HostEnvironment) else None
+    for line in [*lines(flags.environment, found), *([chosen_line(choice)] if choice else [])]:
         say(answer(console, flags.json), line)
-    print_json({"env": flags.environment} | found._asdict() | {"is_paid": found.is_paid}, flags.json)
+    said = {"chosen": choice._asdict()} if choice else {}
+    print_json({"env": flags.environment} | found._asdict() | {"is_paid": found.is_paid} | said, flags.json)
     return 0

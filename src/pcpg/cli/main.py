@@ -197,7 +197,7 @@ COMMANDS: dict[str, Command | Group] = {
     "verify": Command("pcpg.cli.inspect:Verify", "Say what of a run folder is whole, and what a damage costs."),
     "report": Command("pcpg.cli.inspect:Report", "Write a report of one or more runs as an HTML page."),
     "video": Command("pcpg.cli.inspect:Video", "Record episodes of a policy as a GIF or an MP4."),
-    "export": Command("pcpg.cli.inspect:Export", "Save episodes of a cover's policies as a Minari dataset."),
+    "export": Command("pcpg.cli.inspect:Export", "Save episodes of a run as a Minari dataset."),
     "look": FreeCommand("pcpg.cli.look:look", "Play an environment at random and say what it is like."),
     "envs": Command("pcpg.cli.inspect:Envs", "List the environments that can be trained on, with their options."),
     "reproduce": ExperimentGroup("Reproduce a claim of the paper, with its table and figures.", EXPERIMENTS),

@@ -19,6 +19,7 @@ def plan(config: RunConfig, path: Path) -> list[str]:
         spaces = f"observations {env.observation_space}, actions {env.action_space}"
         said = f" ({options})" if options else ""
         lines.append(f"{config.env}{said}: {spaces}, at most {env.max_steps} steps per episode")
+    lines += [*config.looked["saw"], config.looked["chose"]] if config.looked else []
     return [*lines, f"plan: {schedule(config)}; {cost(config)}; all settings: {path / 'config.json'}"]
 
 

@@ -19,6 +19,7 @@ from pcpg.shapes import Array, Bool, Float, Scalar
 EXACT = jax.lax.Precision.HIGHEST
 
 BonusForm = Literal["indicator", "quadratic", "root"]
+RidgeScale = Literal["raw", "features"]
 
 
 def covariance(phi: Float[Array, "n d"], mask: Bool[Array, " n"]) -> Float[jax.Array, "d d"]:
@@ -43,6 +44,18 @@ def weighted_covariance(phi: Float[Array, "n d"], weights: Float[Array, " n"]) -
     """The mean of phi phi' under weights that need not sum to one."""
     scaled = phi * jnp.sqrt(weights / jnp.maximum(jnp.sum(weights), 1e-30))[:, None]
     return jnp.matmul(scaled.T, scaled, precision=EXACT)
+
+
+def ridge_of(sigmas: Float[np.ndarray, "policies d d"], scale: RidgeScale, ridge: float) -> float:
+    """lambda for these covariances: as given, or times the mean squared norm of the features under the first policy.
+
+    With the latter a quadratic form does not change when all features are multiplied by a number, and that of a pair in
+    a direction nobody has seen is at most 1 / ridge of the mean squared norm.
+
+    >>> ridge_of(np.diag([3.0, 1.0])[None], "features", 1e-2), ridge_of(np.diag([3.0, 1.0])[None], "raw", 1e-2)
+    (0.04, 0.01)
+    """
+    return ridge if scale == "raw" else ridge * max(float(np.trace(sigmas[0])), 1e-30)
 
 
 def whitening(sigma_sum: Float[np.ndarray, "d d"], ridge: float) -> Float[np.ndarray, "d d"]:

@@ -1,7 +1,13 @@
-"""Other people's environments with default settings: what PC-PG solves, and PPO with as many steps.
+"""Thirteen environments with nothing tuned: `pcpg train ENV` and no flag, beside PPO and its kin at equal steps.
 
-PC-PG has the default settings of `pcpg train` on the environment; PPO has its own and as many environment steps as the
-seed of PC-PG that used most, roll-ins counted. A task counts as solved by the mean over EVALUATION fresh episodes.
+PC-PG has what a look chooses (practice/choice.py) and the default budget of STEPS. The others have as many environment
+steps as the seed of PC-PG that used most, roll-ins, looks and evaluations counted. A task counts as solved by the mean
+over EVALUATION fresh episodes. The last two columns have the same algorithm everywhere, in place of one that is chosen,
+with the default settings of the host: what the choice is worth. SB3's PPO is that of
+benchmarks/peers/sb3_environments.py.
+
+PC-PG is called worse than PPO on a task where its mean over the seeds is below PPO's by more than ALLOWANCE of the
+range from PPO's least to what counts as solved, and a one-sided Welch test at 5% agrees.
 """
 
 import dataclasses
@@ -9,63 +15,68 @@ from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+from scipy import stats
 
-from pcpg.algorithms import preset
+from pcpg.algorithms import label, preset
 from pcpg.api import Run
 from pcpg.experiments import harness
-from pcpg.experiments.figures import short_label
 from pcpg.experiments.harness import Cell, Experiment, Record, Scale, Summary
-from pcpg.run_config import RunConfig
+from pcpg.practice.budget import Limits
+from pcpg.practice.choice import STEPS
+from pcpg.run_config import RunConfig, chosen_by_a_look
 
 SEEDS: dict[Scale, int] = {"smoke": 1, "laptop": 5, "paper": 5}
-EVALUATION = 200
-BASELINE = "ppo"
-ALGOS = ("pcpg", "pcpg-bonus", BASELINE)
-SMOKE: dict[str, Any] = {"ppo": {"num_updates": 1, "num_episodes": 16}}
+SMOKE_STEPS = 20_000
 """Enough to go through every line, not to learn."""
-SMOKE_COVER: dict[str, Any] = {"explore": {"max_policies": 2}, "exploit": {"num_rounds": 1}}
+EVALUATION = 200
+ALLOWANCE = 0.02
+LEVEL = 0.05
+AUTO, BASELINE, PEER = "auto", "ppo", "sb3-ppo"
+FIXED = ("pcpg", "pcpg-replay")
+ALGOS = (AUTO, BASELINE, "ppo-rnd", "ppo-e3b", *FIXED)
+OWN = "gymnasium:pcpg.envs.adapters.own_tasks:"
 
 
 class Task(NamedTuple):
-    """An environment, the algorithm shown on it, and when it counts as solved."""
+    """An environment and when it counts as solved."""
 
     env: str
     options: dict[str, Any]
-    algo: str
     measure: Literal["return", "solved"]  # mean return, or share of the episodes that earned anything
     success: float  # the least measure with which a seed counts
     about: str
-    first_seed: int = 0  # another where the preset was made after a look at the seeds from 0 on
 
 
 TASKS: dict[str, Task] = {
-    "deepsea-10": Task("bsuite:deep_sea", {"size": 10}, "pcpg", "return", 0.9, "DeepSea, size 10 (bsuite)", 10),
-    "deepsea-20": Task("bsuite:deep_sea", {"size": 20}, "pcpg", "return", 0.9, "DeepSea, size 20 (bsuite)", 10),
+    "cartpole": Task("gymnasium:CartPole-v1", {}, "return", 475.0, "CartPole"),
+    "cliff": Task("gymnasium:CliffWalking-v1", {"max_steps": 100}, "return", -15.0, "CliffWalking, 100 steps"),
     # The best policy reaches the goal in 91% of the episodes of 200 steps (by dynamic programming).
-    "frozenlake": Task("gymnasium:FrozenLake8x8-v1", {}, "pcpg", "return", 0.7, "FrozenLake 8x8, slippery"),
-    "mountaincar": Task(
-        "gymnasium:MountainCarContinuous-v0", {}, "pcpg-bonus", "return", 90.0, "MountainCarContinuous"
-    ),
-    "doorkey": Task("gymnasium:MiniGrid-DoorKey-6x6-v0", {}, "pcpg", "solved", 0.9, "MiniGrid DoorKey 6x6"),
+    "frozenlake": Task("gymnasium:FrozenLake8x8-v1", {}, "return", 0.7, "FrozenLake 8x8, slippery"),
+    "deepsea-10": Task("bsuite:deep_sea", {"size": 10}, "return", 0.9, "DeepSea, size 10 (bsuite)"),
+    "deepsea-20": Task("bsuite:deep_sea", {"size": 20}, "return", 0.9, "DeepSea, size 20 (bsuite)"),
+    "mountaincar": Task("gymnasium:MountainCarContinuous-v0", {}, "return", 90.0, "MountainCarContinuous"),
+    "mountaincar-v0": Task("gymnasium:MountainCar-v0", {}, "return", -130.0, "MountainCar"),
+    "stages": Task(f"{OWN}Stages-v0", {}, "return", 0.9, "three stages, Dict with noise (own)"),
+    "newmaze": Task(f"{OWN}NewMaze-v0", {}, "return", 0.9, "a new maze at each reset (own)"),
+    "taxi": Task("gymnasium:Taxi-v4", {}, "return", 7.0, "Taxi"),
+    "multiroom": Task("gymnasium:MiniGrid-MultiRoom-N2-S4-v0", {}, "solved", 0.9, "MiniGrid MultiRoom N2 S4"),
+    "doorkey": Task("gymnasium:MiniGrid-DoorKey-6x6-v0", {}, "solved", 0.9, "MiniGrid DoorKey 6x6"),
+    "fourrooms": Task("gymnasium:MiniGrid-FourRooms-v0", {}, "solved", 0.9, "MiniGrid FourRooms"),
 }
 
 
 @dataclasses.dataclass(frozen=True)
 class Flags(harness.Flags):
-    """Other people's environments (Gymnasium, MiniGrid, bsuite) with default settings: PC-PG, PPO at equal steps."""
+    """Thirteen environments, by their names alone: PC-PG, and PPO, PPO+RND, PPO+E3B at equal steps."""
 
     scale: Scale = "laptop"
     """smoke: 1 seed, seconds, learns nothing; laptop and paper: 5 seeds, minutes for each environment."""
     algos: tuple[str, ...] = ALGOS
-    """Which algorithms; of the first two, an environment has one."""
-    seed: int = -1
-    """The first seed; -1: 0, but 10 on DeepSea, whose preset was made after a look at 0 to 4."""
+    """Which algorithms; auto is PC-PG as a look chooses it, pcpg and pcpg-replay are themselves everywhere."""
     out: str = "results/environments"
     """Folder of the results; cells that are done there are not run again."""
     tasks: tuple[str, ...] = tuple(TASKS)
     """Which environments."""
-    baseline: bool = True
-    """Run PPO as well."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -75,52 +86,64 @@ class Flags(harness.Flags):
 
 
 def cells(flags: Flags, records: list[Record]) -> Iterator[Cell]:
-    """Task by task the run of PC-PG, then that of PPO."""
-    for name in (known for known in TASKS if known in flags.tasks):
-        for algo in flags.chosen((TASKS[name].algo, BASELINE)):
-            if flags.baseline or algo != BASELINE:
-                yield make_cell(flags, name, algo, harness.steps_used(records, task=name))
+    """Algorithm by algorithm, PC-PG first, on one task after the other."""
+    for algo in flags.chosen(ALGOS):
+        for name in (known for known in TASKS if known in flags.tasks):
+            yield make_cell(flags, name, algo, steps_used(records, name))
+
+
+def steps_used(records: list[Record], task: str) -> int:
+    """The most steps that a seed of PC-PG used on a task; 0 where it was not run."""
+    return max((max(r["env_steps"]) for r in records if (r["task"], r["column"]) == (task, AUTO)), default=0)
 
 
 def make_cell(flags: Flags, name: str, algo: str, budget: int = 0) -> Cell:
-    """The run of one algorithm on one task; `budget` is that of the baseline, 0 for its own."""
+    """The run of one algorithm on one task; `budget` is that of a baseline, 0 for the default."""
     task = TASKS[name]
-    seeds, first = flags.seeds or SEEDS[flags.scale], task.first_seed if flags.seed == -1 else flags.seed
-    changes = {} if flags.scale != "smoke" else SMOKE if algo == BASELINE else SMOKE | SMOKE_COVER
-    agent = harness.changed(preset(task.env, algo), changes, budget)
-    config = RunConfig(task.env, algo, agent, env_options=task.options, seed=first, seeds=seeds)
-    command = f"pcpg reproduce environments --scale {flags.scale} --tasks {name} --seeds {seeds} --seed {first}"
-    return Cell(f"{name}-{algo}", config, command)
+    seeds = flags.seeds or SEEDS[flags.scale]
+    limits = Limits(steps=budget or (SMOKE_STEPS if flags.scale == "smoke" else STEPS))
+    run = {"env": task.env, "env_options": task.options, "seed": flags.seed, "seeds": seeds}
+    if algo == AUTO:
+        config = RunConfig.from_json(run | chosen_by_a_look(task.env, task.options, limits, flags.seed))
+    else:
+        config = RunConfig(algo=algo, agent=preset(task.env, algo), limits=limits, **run)
+    command = f"pcpg reproduce environments --scale {flags.scale} --tasks {name} --algos {algo}"
+    return Cell(f"{name}-{algo}", config.resolved(), f"{command} --seeds {seeds} --seed {flags.seed}")
 
 
 def measure(run: Run) -> Record:
     """Returns of the final policies over fresh episodes of the environment's own length, and each seed's history."""
-    name = run.path.name.removesuffix(f"-{run.config.algo}")
+    name = max((known for known in TASKS if run.path.name.startswith(f"{known}-")), key=len)
     task, played = TASKS[name], run.evaluate(EVALUATION)
     solved = [float(share) for share in np.mean(played.returns > 0, axis=1)]
     reached = played.mean_return if task.measure == "return" else solved
     return harness.facts_of(
         run,
         task=name,
+        column=run.path.name.removeprefix(f"{name}-"),
         env=run.config.env,
         env_options=dict(run.config.env_options),
-        features=run.config.features,
-        final_return=played.mean_return,
+        looked=dict(run.config.looked),
+        measure=task.measure,
+        success=task.success,
+        final_return=[float(value) for value in played.mean_return],
         solved_episodes=solved,
         successes=sum(value >= task.success for value in reached),
-        policies=run.summary["policies"],
         history=harness.histories(run, lambda metrics: []),
     )
 
 
 def summarise(records: list[Record]) -> Summary:
-    """A row for each task and algorithm."""
-    return {"success": f"by {EVALUATION} fresh episodes of the final policy", "cells": [_row(r) for r in records]}
+    """A row for each task and algorithm; of PC-PG's whether it is worse than PPO."""
+    plain = {record["task"]: record for record in records if record["column"] == BASELINE}
+    rows = [_row(record) | {"worse_than_ppo": _is_worse(record, plain.get(record["task"]))} for record in records]
+    return {"success": f"by {EVALUATION} fresh episodes of the final policy", "cells": rows}
 
 
 def _row(record: Record) -> Record:
     return {
         "task": record["task"],
+        "column": record["column"],
         "algo": record["algo"],
         **harness.share_solved(record["successes"], len(record["seeds"])),
         "rule": _rule(TASKS[record["task"]]),
@@ -132,27 +155,58 @@ def _row(record: Record) -> Record:
     }
 
 
+def _reached(record: Record) -> np.ndarray:
+    measure = TASKS[record["task"]].measure
+    return np.array(record["final_return" if measure == "return" else "solved_episodes"])
+
+
+def _is_worse(record: Record, plain: Record | None) -> bool | None:
+    """Whether PC-PG is worse than PPO, by the test above; None where there is nothing to compare."""
+    if plain is None or record["column"] != AUTO:
+        return None
+    return is_worse(_reached(record), _reached(plain), TASKS[record["task"]].success)
+
+
+def is_worse(ours: np.ndarray, theirs: np.ndarray, success: float) -> bool:
+    """Whether one algorithm's results by seed are below another's, beyond an allowance and beyond the noise."""
+    allowed = ALLOWANCE * abs(success - theirs.min())
+    if ours.mean() >= theirs.mean() - allowed:
+        return False
+    if ours.std() + theirs.std() < 1e-12 or min(len(ours), len(theirs)) < 2:
+        return True
+    _, chance = np.asarray(stats.ttest_ind(ours, theirs, equal_var=False, alternative="less"), float)
+    return bool(chance < LEVEL)
+
+
 def _rule(task: Task) -> str:
     """When a task counts as solved, in words."""
     what = "mean return" if task.measure == "return" else "share of episodes that reach the goal"
     return f"{what} at least {task.success:g}"
 
 
+def _name(row: Record) -> str:
+    """What a row is called: of PC-PG with what was chosen."""
+    if row["column"] in FIXED:
+        return f"always `{row['column']}`"
+    return {AUTO: f"PC-PG (`{row['algo']}`)", PEER: "PPO of SB3"}.get(row["column"], label(row["column"]))
+
+
 table = harness.table_of(
     {
         "environment": lambda row: TASKS[row["task"]].about,
         "solved if": lambda row: row["rule"],
-        "algorithm": lambda row: short_label(row["algo"]),
+        "algorithm": _name,
         "solved": lambda row: harness.share_text(row["successes"], row["seeds"], row["interval"]),
         "final return, each seed": lambda row: ", ".join(f"{value:.2f}" for value in row["final_return"]),
         "steps per seed": lambda row: f"{row['env_steps_per_seed'] / 1e3:,.0f}k",
         "seconds per seed": lambda row: f"{row['seconds_per_seed']:.0f}",
+        "worse than PPO": lambda row: {None: "", False: "no", True: "yes"}[row["worse_than_ppo"]],
     }
 )
 
 
-def _order(record: Record) -> tuple[int, bool]:
-    return list(TASKS).index(record["task"]), record["algo"] == BASELINE
+def _order(record: Record) -> tuple[int, int]:
+    return list(TASKS).index(record["task"]), [*ALGOS, PEER].index(record["column"])
 
 
 EXPERIMENT = Experiment(Flags, cells, measure, _order, summarise, table)

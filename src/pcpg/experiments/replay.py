@@ -6,7 +6,6 @@ tuned on seeds of 1000 and more; the ablation is that of the lock at H = 15.
 """
 
 import dataclasses
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,7 +16,7 @@ from pcpg.algorithms import preset
 from pcpg.api import Run
 from pcpg.experiments import harness
 from pcpg.experiments.harness import Cell, Experiment, Record, Scale, Summary
-from pcpg.reports.figures import new_figure
+from pcpg.experiments.replay_figures import figures_of
 from pcpg.run_config import RunConfig
 from pcpg.runs.errors import NotARun
 from pcpg.runs.folder import RunFolder
@@ -55,10 +54,10 @@ WORLDS: dict[str, World] = {
     "lock-50": _lock(50, 8e6),
     "lock-100": _lock(100, 40e6, together=1),  # long runs: several processes can share them
     "sea-20": World("DeepSea 20", "DeepSea-v0", {"size": 20}, SEA_SOLVED, 0.1e6, 5),
-    "sea-50": World("DeepSea 50", "DeepSea-v0", {"size": 50}, SEA_SOLVED, 0.6e6, 5),
-    "sea-100": World("DeepSea 100", "DeepSea-v0", {"size": 100}, SEA_SOLVED, None, 5),
+    "sea-50": World("DeepSea 50", "DeepSea-v0", {"size": 50}, SEA_SOLVED, 0.6e6, 5, 1),
+    "sea-100": World("DeepSea 100", "DeepSea-v0", {"size": 100}, SEA_SOLVED, None, 5, 1),
     "bsuite-20": World("bsuite's DeepSea 20", "bsuite:deep_sea", {"size": 20}, SEA_SOLVED, 0.1e6, 5),
-    "bsuite-50": World("bsuite's DeepSea 50", "bsuite:deep_sea", {"size": 50}, SEA_SOLVED, 0.6e6, 5),
+    "bsuite-50": World("bsuite's DeepSea 50", "bsuite:deep_sea", {"size": 50}, SEA_SOLVED, 0.6e6, 5, 1),
     "car": World("Gymnasium's MountainCarContinuous", "gymnasium:MountainCarContinuous-v0", {}, CAR_SOLVED, 0.4e6, 5),
     "doorkey": World("MiniGrid DoorKey 6x6", "gymnasium:MiniGrid-DoorKey-6x6-v0", {}, GRID_SOLVED, 0.4e6, 5),
     "maze-20": World("maze 20 x 20, all cells", "Maze-v0", {"size": 20}, None, 3e6, 5),
@@ -77,6 +76,7 @@ ABLATION: dict[str, Mapping[str, Any]] = {
     "data of one round": {"replay": {"sample_rate": 1e-3, "capacity": 200_000}},
     "kernel half as wide": {"replay": {"bandwidth": 0.175}},
     "kernel twice as wide": {"replay": {"bandwidth": 0.7}},
+    "one-hot observations": {"replay": {"bandwidth": 0.02}},  # a kernel so narrow that no two have anything in common
     "4 backups": {"explore": {"backups": 4}},
 }
 SMOKE_HORIZON = 3
@@ -257,55 +257,8 @@ def _thousands(steps: float) -> str:
 
 
 def figures(records: list[Record]) -> Iterator[tuple[str, Any]]:
-    """Growth of the steps with the lock's horizon, beside those of PC-PG without kept data."""
-    locks = [record for record in merged(records) if record["name"].startswith("lock-")]
-    if len(locks) < 3:
-        return
-    figure, axes = new_figure(1, 1, width=4.2, height=2.8)
-    axis = axes[0][0]
-    horizon = np.array([record["options"]["horizon"] for record in locks for _ in record["env_steps"]], float)
-    steps = np.array([value for record in locks for value in record["env_steps"]], float)
-    slope, at = np.polyfit(np.log(horizon), np.log(steps), 1)
-    low, high = slope_interval(horizon, steps)
-    axis.scatter(horizon, steps, s=6, color="#2a9d5c", alpha=0.5, label="PC-PG that keeps its data, one seed")
-    line = np.array(sorted(set(horizon)))
-    axis.plot(
-        line, np.exp(at) * line**slope, color="#2a9d5c", lw=1, label=f"$H^{{{slope:.2f}}}$ [{low:.2f}, {high:.2f}]"
-    )
-    others = on_policy()
-    if others:
-        axis.scatter(*zip(*others, strict=True), s=14, marker="s", color="#1b6ca8", label="PC-PG, most steps of a seed")
-    axis.set_xscale("log")
-    axis.set_yscale("log")
-    ticks = sorted({*(other[0] for other in others), *line.astype(int).tolist()})
-    axis.set_xticks(ticks, [str(tick) for tick in ticks])
-    axis.set_xticks([], minor=True)
-    axis.set_xlabel("horizon H of the lock")
-    axis.set_ylabel("environment steps per seed")
-    axis.legend(fontsize=6.5, frameon=False)
-    yield "growth", figure
-
-
-def slope_interval(horizon: np.ndarray, steps: np.ndarray, draws: int = 2000) -> tuple[float, float]:
-    """95% interval of the exponent: seeds drawn again at each horizon, 2,000 times."""
-    rng, levels = np.random.default_rng(0), [np.flatnonzero(horizon == value) for value in np.unique(horizon)]
-    slopes = []
-    for _ in range(draws):
-        some = np.concatenate([rng.choice(level, len(level)) for level in levels])
-        slopes.append(np.polyfit(np.log(horizon[some]), np.log(steps[some]), 1)[0])
-    low, high = np.quantile(slopes, [0.025, 0.975])
-    return float(low), float(high)
-
-
-def on_policy(summary: Path = Path("results/lock/summary.json")) -> list[tuple[int, float]]:
-    """Horizon and most steps of a solved lock of PC-PG without kept data, as kept by `pcpg reproduce lock`."""
-    if not summary.exists():
-        return []
-    found = json.loads(summary.read_text(encoding="utf-8"))
-    rows = found.get("content", found)["cells"]
-    return sorted(
-        (row["horizon"], row["env_steps_per_seed"]) for row in rows if row["algo"] == "pcpg" and row["successes"]
-    )
+    """Those of the locks."""
+    yield from figures_of([record for record in merged(records) if record["name"].startswith("lock-")])
 
 
 EXPERIMENT = Experiment(Flags, cells, measure, lambda record: _place(record["name"]), summarise, table, figures)

@@ -1,4 +1,4 @@
-"""Episodes of a run's policies as a Minari dataset, for offline learning; needs the extra `minari`."""
+"""Episodes of a run, played anew or kept by it, as a Minari dataset for offline learning; needs the extra `minari`."""
 
 import contextlib
 import importlib
@@ -15,14 +15,18 @@ import numpy as np
 from gymnasium import spaces
 
 from pcpg.api import Run
+from pcpg.envs.gymnasium_bridge import to_gymnasium_space
 from pcpg.play.episodes import CannotPlay, Episode, Which, chosen_policies, play, playable_env
+from pcpg.policies.kernel import candidate_actions
+from pcpg.practice.kept import Kept
 from pcpg.runs.errors import MissingExtra
+from pcpg.training.storage import keeps_data, read_data
 
 PATH = "MINARI_DATASETS_PATH"
 """The environment variable that says where Minari keeps its datasets."""
 
 
-def default_id(run: Run, which: Which) -> str:
+def default_id(run: Run, which: str) -> str:
     """A dataset's id such as pcpg/CombinationLock-v0/cover-v0."""
     return f"pcpg/{re.sub('[^A-Za-z0-9_-]', '-', run.config.env)}/{which}-v0"
 
@@ -62,21 +66,72 @@ def export(
     limit = run.env.evaluation_env.max_steps
     played = play(env, policies, weights, episodes, greedy=greedy, max_steps=limit)
     buffers = [_buffer(minari, number, episode) for number, episode in enumerate(played)]
+    about = f"{episodes} episodes of {which} policies of a pcpg run on {run.config.env}, seed {own_seed}"
+    spaces_of = storable(env.observation_space), storable(env.action_space)
+    dataset = _written(run, out, dataset_id, buffers, spaces_of, about, env if env.spec is not None else None)
+    env.close()
+    return dataset
+
+
+def export_data(
+    run: Run, out: Path, *, seed: int | None = None, episodes: int | None = None, dataset_id: str | None = None
+) -> Any:
+    """Save the episodes that a run of `pcpg-replay` kept, all or the first so many, as a Minari dataset; the dataset.
+
+    No step is taken. Observations and actions are as the library has them, parts of a Dict side by side as numbers.
+    """
+    if not keeps_data(run.config):
+        raise CannotPlay(f"{run.path} keeps no data: {run.config.algo} forgets its episodes; export its cover instead")
+    dataset_id = dataset_id or default_id(run, "kept")
+    check_export(out, dataset_id)
+    run.check_seed(seed)
+    minari, own_seed, env = _minari(), run.config.seed if seed is None else seed, run.env
+    kept = read_data(run.folder, run.config, own_seed)
+    settings: Any = run.config.agent
+    candidates = candidate_actions(env.action_space, settings.replay.num_actions)
+    parts = [
+        _kept_buffer(minari, number, kept, candidates, own) for number, own in enumerate(kept.episodes()[:episodes])
+    ]
+    about = f"{len(parts)} episodes that a pcpg run kept on {run.config.env}, seed {own_seed}"
+    both = to_gymnasium_space(env.observation_space), to_gymnasium_space(env.action_space)
+    return _written(run, out, dataset_id, parts, both, about, None)
+
+
+def _written(
+    run: Run,
+    out: Path,
+    dataset_id: str,
+    buffers: list[Any],
+    both: tuple[gymnasium.Space[Any], gymnasium.Space[Any]],
+    about: str,
+    env: gymnasium.Env[Any, Any] | None,
+) -> Any:
     out.mkdir(parents=True, exist_ok=True)
     with _datasets_at(out), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="`?(code_permalink|author|author_email|eval_env|env_spec)`? is ")
-        dataset = minari.create_dataset_from_buffers(
+        return _minari().create_dataset_from_buffers(
             dataset_id,
             buffers,
-            env=env if env.spec is not None else None,
-            observation_space=storable(env.observation_space),
-            action_space=storable(env.action_space),
+            env=env,
+            observation_space=both[0],
+            action_space=both[1],
             algorithm_name=run.config.algo,
-            description=f"{episodes} episodes of {which} policies of a pcpg run on {run.config.env}, seed {own_seed}",
+            description=about,
             jpeg_encoding=False,  # observations come back as they were
         )
-    env.close()
-    return dataset
+
+
+def _kept_buffer(minari: Any, number: int, kept: Kept, candidates: np.ndarray, places: np.ndarray) -> Any:
+    codes = np.append(kept.column("code")[places], kept.column("next_code")[places[-1]])
+    return minari.data_collector.EpisodeBuffer(
+        id=number,
+        observations=kept.observations[codes],
+        actions=candidates[kept.column("action")[places]],
+        rewards=kept.column("reward")[places].tolist(),
+        terminations=kept.column("terminated")[places].tolist(),
+        truncations=kept.column("truncated")[places].tolist(),
+        infos={},
+    )
 
 
 LONGEST_TEXT = 4096

@@ -15,6 +15,7 @@ import numpy as np
 
 from pcpg.algorithm1 import Design, Explored, Improve, Request, Visit, lockstep
 from pcpg.config import AgentConfig
+from pcpg.cover.bonus import ridge_of
 from pcpg.cover.cover import Cover
 from pcpg.cover.design import d_optimal, uniform
 from pcpg.envs.protocol import Environment
@@ -126,7 +127,8 @@ class Agent:
         assert kind is Design
         explore = self.config.explore
         design = d_optimal if explore.weights == "d-optimal" else uniform
-        return in_threads(lambda request: design(request.cover.used, ridge=explore.ridge), requests)
+        ridge = functools.partial(ridge_of, scale=explore.ridge_scale, ridge=explore.ridge)
+        return in_threads(lambda request: design(request.cover.used, ridge=ridge(request.cover.used)), requests)
 
     def _improve(self, states: list[SeedState], nows: list[Explored]) -> list[ImproveOutputs | NonFinite]:
         """The policy of each seed after a round of updates; an error in place of one that was not finite."""

@@ -1,15 +1,16 @@
-"""The baselines of the paper, on the same learning code: PPO, and PPO with random network distillation."""
+"""Baselines on the same learning code: PPO, PPO with random network distillation, PPO with E3B's episodic bonus."""
 
 import math
 
 from pcpg.algorithm1 import Explored, task_round
 from pcpg.envs.host import HostEnvironment
+from pcpg.learning.e3b import init_e3b
 from pcpg.learning.rnd import init_rnd
 from pcpg.learning.update import init_adam
 from pcpg.policies.networks import init_actor_critic
 from pcpg.practice.agent import Agent, Assignment, Rounds, Turn, after_round, plain
 from pcpg.practice.ppo import Learner, make_task
-from pcpg.practice.rewards import Bonus
+from pcpg.practice.rewards import Bonus, trained_part
 from pcpg.state import DONE, EXPLOIT, Report, SeedState, int32, weights_rng
 
 
@@ -21,8 +22,9 @@ def begin(agent: Agent, seed: int) -> SeedState:
     ppo, space = agent.config.ppo, agent.env.observation_space
     policy = init_actor_critic(rng, space, agent.env.action_space, **ppo.network)
     rnd = None if agent.config.rnd is None else init_rnd(rng, space, ppo.hidden)
-    trained = (policy, None if rnd is None else rnd.predictor)
-    state = SeedState.start(seed, policy, init_adam(trained), num_cells=agent.env.num_cells, rnd=rnd)
+    novelty = init_e3b(rng, space, agent.env.action_space, ppo.hidden) if agent.config.e3b is not None else rnd
+    adam = init_adam((policy, trained_part(novelty)))
+    state = SeedState.start(seed, policy, adam, num_cells=agent.env.num_cells, rnd=novelty)
     return state._replace(phase=int32(EXPLOIT))
 
 
@@ -39,11 +41,11 @@ def turn(agent: Agent, state: SeedState) -> Turn:
 
 
 def assign(agent: Agent, state: SeedState) -> Assignment:
-    """The reward, and RND's bonus where there is one, from the start state."""
-    ppo, rnd = agent.config.ppo, agent.config.rnd
+    """The reward, and the bonus for what is new where there is one, from the start state."""
+    ppo = agent.config.ppo
     task = make_task(
         reward_coef=1.0,
-        bonus_coef=0.0 if rnd is None else rnd.coef,
+        bonus_coef=bonus_coef(agent, state),
         start_share=1.0,
         epsilon=0.0,
         learning_rate=(ppo.learning_rate, ppo.learning_rate),
@@ -53,9 +55,19 @@ def assign(agent: Agent, state: SeedState) -> Assignment:
     return Assignment(task, state.adam)
 
 
+def bonus_coef(agent: Agent, state: SeedState) -> float:
+    """The weight of the bonus in the next round."""
+    rnd, e3b = agent.config.rnd, agent.config.e3b
+    if e3b is None:
+        return 0.0 if rnd is None else rnd.coef
+    spent = agent.budget.spent(state) if agent.budget.is_set else int(state.env_steps) / agent.config.budget
+    return e3b.coef * (max(0.0, 1.0 - spent) if e3b.anneal else 1.0)
+
+
 def learner(agent: Agent) -> Learner:
     """The constants of the updates."""
-    return Learner(agent.env, agent.config.ppo, bonus=Bonus(rnd=agent.config.rnd), autoreset=agent.config.autoreset)
+    bonus = Bonus(rnd=agent.config.rnd, e3b=agent.config.e3b)
+    return Learner(agent.env, agent.config.ppo, bonus=bonus, autoreset=agent.config.autoreset)
 
 
 def left(agent: Agent, state: SeedState) -> int:

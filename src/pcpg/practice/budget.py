@@ -81,11 +81,15 @@ class Budget(NamedTuple):
         elapsed = time.monotonic() - self.began
         return bool(seconds) and elapsed * (1 + 1 / max(int(state.round), 1)) > seconds
 
-    def ends_exploration(self, state: Any, *, has_task: bool) -> bool:
-        """Whether what is left is for the task; all is for exploration where there is none."""
+    def ends_exploration(self, state: Any, *, has_task: bool, begun: float = 0.0) -> bool:
+        """Whether what is left is for the task; all is for exploration where there is none.
+
+        `begun` is the share of the budget that was used before anything was explored.
+        """
         if not self.is_set:
             return False
-        return self.spent(state) >= (EXPLORE_SHARE if has_task else 1.0) or self.is_over(state)
+        share = begun + (1 - begun) * EXPLORE_SHARE if has_task else 1.0
+        return self.spent(state) >= share or self.is_over(state)
 
     def rounds_left(self, state: Any) -> int:
         """About how many rounds a seed has before it, by what they took so far; 0 where there is nothing to go by."""
@@ -158,9 +162,10 @@ def most_steps(config: AgentConfig, env: Environment) -> int:
     return rounds * steps_of_round(config, env) + _visits(config) * env.max_steps
 
 
-def budgeted(config: AgentConfig, env: Environment, limits: Limits) -> AgentConfig:
+def budgeted(config: AgentConfig, env: Environment, limits: Limits, used: int = 0) -> AgentConfig:
     """The settings with their formulas worked out, for a budget: rounds that are small enough for it, and room for all
-    the policies that it may find, unless a number was given. Of such settings it gives the same.
+    the policies that it may find, unless a number was given. Of such settings it gives the same. `used` are steps that
+    were taken before the first round.
     """
     is_free = isinstance(config, PCPGConfig) and config.explore.max_policies == 0
     config = sized(config, env)
@@ -169,7 +174,7 @@ def budgeted(config: AgentConfig, env: Environment, limits: Limits) -> AgentConf
             return dataclasses.replace(config, budget=UNLIMITED)
         return _with_room(config, MOST_POLICIES) if limits.seconds and is_free else config
     if isinstance(config, ReplayConfig):
-        left = limits.steps - config.exploit.visit_episodes * env.max_steps
+        left = limits.steps - used - config.exploit.visit_episodes * env.max_steps
         needed = config.explore.num_episodes * env.max_steps
         if left < needed:
             raise _too_little(limits.steps, limits.steps - left + needed)

@@ -147,6 +147,19 @@ class Kept:
                 yield block
                 at, width = block.stop, width - int(np.count_nonzero(ends[block]))
 
+    def episodes(self) -> list[np.ndarray]:
+        """The places of the transitions of each episode, in the order in which episodes began."""
+        number, begun, ends = np.zeros(self.size, np.int64), 0, self.ends
+        alive = np.zeros(0, np.int64)
+        for block in self.blocks():
+            if self.column("first")[block.start]:
+                alive = begun + np.arange(block.stop - block.start)
+                begun += len(alive)
+            number[block] = alive
+            alive = alive[~ends[block]]
+        order = np.argsort(number, kind="stable")
+        return np.split(order, np.cumsum(np.bincount(number, minlength=begun))[:-1]) if begun else []
+
     def returns_to_go(self) -> np.ndarray:
         """What each transition and those after it in its episode earned together."""
         earned, ends, terminated = self.column("reward").astype(np.float64), self.ends, self.column("terminated")

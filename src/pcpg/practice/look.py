@@ -1,4 +1,7 @@
-"""A look at an environment before any training: some episodes of random play, and what they show."""
+"""A look at an environment before any training: some episodes of random play, and what they show.
+
+What follows from it for a run is in choice.py.
+"""
 
 import time
 from typing import Any, NamedTuple
@@ -16,7 +19,16 @@ from pcpg.practice.program import Program
 from pcpg.practice.rollout import rollout
 
 MOST_STEPS = 20_000
-"""Steps of random play, at most, but for eight episodes at least."""
+"""Steps of random play, at most."""
+MOST_EPISODES = 64
+FEWEST_EPISODES = 2
+"""To see whether two of them begin alike."""
+JUMP = 0.8
+"""An entry is noise where its squared changes are more than this of what two of its values at any times differ by."""
+MANY = 20
+"""Different values of an entry, or of rewards, from which on they count as continuous."""
+BY_ACTION = 0.9
+"""Share of the reward's variance explained by the action, from which on a reward is a cost of acting and no more."""
 
 
 class Look(NamedTuple):
@@ -38,6 +50,15 @@ class Look(NamedTuple):
     distinct: int  # different observations among all
     first: int  # different first observations among the episodes
     differs_after_reset: bool
+    noise: int  # real entries that jump from step to step as if nothing lasted
+    by_action: float  # share of the reward's variance that the action alone explains; 1 where the reward never varies
+    good: float  # share of the episodes that met something good: see `_good`
+    return_error: float  # standard error of the mean return
+
+    @property
+    def entries(self) -> int:
+        """Of an observation."""
+        return int(np.prod(self.shape, dtype=int))
 
     @property
     def is_paid(self) -> bool:
@@ -45,9 +66,9 @@ class Look(NamedTuple):
         return self.returns[2] - self.returns[0] > 1e-9
 
 
-def look(env: Environment, seed: int = 0) -> Look:
-    """Play at random and measure."""
-    episodes = int(np.clip(MOST_STEPS // env.max_steps, 8, 64))
+def look(env: Environment, seed: int = 0, most_steps: int = MOST_STEPS) -> Look:
+    """Play at random, for at most so many steps if they hold two episodes, and measure."""
+    episodes = int(np.clip(min(most_steps, MOST_STEPS) // env.max_steps, FEWEST_EPISODES, MOST_EPISODES))
     spaces = env.observation_space, env.action_space
     policy = init_actor_critic(np.random.default_rng(seed), *spaces, hidden=(8,), shared_body=True)
     policy = jax.tree.map(np.zeros_like, policy)  # every action as likely as any other
@@ -81,6 +102,7 @@ def measured(env: Environment, data: Any, seconds: float) -> Look:
     seen = np.asarray(data.observations)[:-1][alive].reshape(steps, -1)
     first = np.asarray(data.observations)[0].reshape(alive.shape[1], -1)
     starts = len(np.unique(first, axis=0))
+    by_action = _by_action(np.asarray(data.actions)[alive], paid.astype(np.float64))
     return Look(
         episodes=alive.shape[1],
         env_steps=steps,
@@ -98,7 +120,59 @@ def measured(env: Environment, data: Any, seconds: float) -> Look:
         distinct=len(np.unique(seen, axis=0)),
         first=starts,
         differs_after_reset=starts > 1,
+        noise=_noise(env, np.asarray(data.observations)[:-1], alive),
+        by_action=by_action,
+        return_error=float(returns.std() / np.sqrt(len(returns))),
+        good=_good(np.asarray(data.rewards), np.asarray(data.terminated), alive, by_action),
     )
+
+
+def _noise(env: Environment, observations: np.ndarray, alive: np.ndarray) -> int:
+    """Entries with many values whose change from one step to the next is as large as between any two steps."""
+    if isinstance(env.observation_space, Image):
+        return 0
+    seen = observations.reshape(*alive.shape, -1).astype(np.float64)
+    both = alive[1:] & alive[:-1]
+    jumps = np.mean((seen[1:] - seen[:-1])[both] ** 2, axis=0) if both.any() else np.zeros(seen.shape[-1])
+    flat = seen[alive]
+    many = np.array([len(np.unique(column)) > MANY for column in flat.T])
+    return int(np.sum(many & (jumps > JUMP * 2 * flat.var(axis=0))))
+
+
+def _by_action(actions: np.ndarray, rewards: np.ndarray) -> float:
+    """Share of the variance of rewards that their mean by action explains, or a parabola of a real action."""
+    if np.ptp(rewards) < 1e-9:
+        return 1.0
+    chosen = actions.reshape(len(rewards), -1)
+    if np.issubdtype(chosen.dtype, np.integer):
+        _, which = np.unique(chosen, axis=0, return_inverse=True)
+        inputs = np.eye(which.max() + 1)[which.reshape(-1)]
+    else:
+        clipped = np.clip(chosen.astype(np.float64), -1, 1)
+        inputs = np.concatenate([np.ones((len(rewards), 1)), clipped, clipped**2], axis=1)
+    rest = rewards - inputs @ np.linalg.lstsq(inputs, rewards, rcond=None)[0]
+    return float(1 - rest.var() / rewards.var())
+
+
+def _good(rewards: np.ndarray, terminated: np.ndarray, alive: np.ndarray, by_action: float) -> float:
+    """The share of episodes from which a task can be learned without exploring.
+
+    | rewards                    | an episode met something good if                            |
+    |----------------------------|-------------------------------------------------------------|
+    | always the same, above 0   | it lasted longer than the shortest                          |
+    | always the same, below 0   | it came to an end before its limit                          |
+    | of many values, by states  | always                                                      |
+    | others                     | it earned, at a step, more than 0 and than the usual reward |
+    """
+    paid = rewards[alive].astype(np.float64)
+    lengths, ended = alive.sum(axis=0), terminated.any(axis=0)
+    if np.ptp(paid) < 1e-9:
+        return float(np.mean(lengths > lengths.min() if paid[0] > 0 else ended if paid[0] < 0 else False * ended))
+    values, counts = np.unique(np.round(paid, 9), return_counts=True)
+    if len(values) > MANY and by_action < BY_ACTION:
+        return 1.0
+    usual = max(0.0, float(values[np.argmax(counts)]))
+    return float(np.mean(np.where(alive, rewards, -np.inf).max(axis=0) > usual + 1e-9))
 
 
 def _kind(env: Environment, seen: np.ndarray) -> str:
@@ -121,12 +195,11 @@ def lines(name: str, found: Look) -> list[str]:
         reward += f"; every episode returned {low_return:g}, so random play meets nothing to learn from"
     else:
         reward += f"; returns {low_return:g} to {high_return:g} (mean {mean_return:.3g})"
-    entries = int(np.prod(found.shape))
-    changing = f"{entries - found.constant} of {entries} entries change, between {found.observed[0]:g} and "
+    changing = f"{found.entries - found.constant} of {found.entries} entries change, between {found.observed[0]:g} and "
+    speed = f"; {found.steps_per_second:,.0f} steps per second" if found.steps_per_second else ""
     resets = f"{found.first} different starts" if found.differs_after_reset else "every episode starts alike"
     return [
-        f"{name}: episodes of {length} steps, {early} end before the limit of {found.max_steps}; "
-        f"{found.steps_per_second:,.0f} steps per second",
+        f"{name}: episodes of {length} steps, {early} end before the limit of {found.max_steps}{speed}",
         f"reward: {reward} ({found.episodes} episodes of random play)",
         f"observations: {found.kind} {found.shape}, {changing}{found.observed[1]:g}; "
         f"{found.distinct:,} different ones in {found.env_steps:,} steps; {resets}",

@@ -1,7 +1,8 @@
 """PC-PG in practice: the paper's reward-free and reward-bonus versions, and exploitation of a finished cover.
 
-A seed first explores: each round improves its newest policy on the bonus (plus the reward, in the reward-bonus version)
-and adds it to its cover. When the cover stops growing it exploits: a policy is trained on the reward, with restarts
+A seed may begin with the reward alone (`explore.reward_first`): while PPO improves on random play nothing is explored.
+Else it explores: each round improves its newest policy on the bonus (plus the reward, in the reward-bonus version) and
+adds it to its cover. When the cover stops growing it exploits: a policy is trained on the reward, with restarts
 rolled in through the finished cover. `EXPLOIT` does the second half alone, on the covers of another run: explore once,
 then solve any reward; several tasks may share a cover, such as the goals of one maze.
 """
@@ -11,9 +12,9 @@ from functools import partial
 
 import numpy as np
 
-from pcpg.algorithm1 import Explored, Parts, explore_round, task_round
+from pcpg.algorithm1 import Explored, Parts, Visit, explore_round, task_round
 from pcpg.config import ExploreConfig
-from pcpg.cover.bonus import whitening
+from pcpg.cover.bonus import ridge_of, whitening
 from pcpg.cover.cover import Cover, add_member, empty_cover, with_weights
 from pcpg.learning.update import init_adam
 from pcpg.policies.networks import ActorCritic
@@ -25,6 +26,10 @@ from pcpg.state import DONE, EXPLOIT, EXPLORE, Member, Report, SeedState, int32
 
 FRESH = 1
 """Stream of the initial weights of a policy that exploits; exploration begins with stream 0."""
+LEAST_LEFT = 0.05
+"""Of learning rate and entropy coefficient, where the reward alone is learned from and the budget is used up."""
+EXPLORER = 2
+"""Stream of one that explores after the reward alone had led nowhere."""
 
 
 def begin(agent: Agent, seed: int) -> SeedState:
@@ -32,12 +37,17 @@ def begin(agent: Agent, seed: int) -> SeedState:
     assert agent.phi is not None
     policy = agent.fresh_policy(seed, 0)
     cover = empty_cover(policy, agent.phi.dim, agent.config.explore.max_policies)
-    return SeedState.start(seed, policy, init_adam(policy), num_cells=agent.env.num_cells, cover=cover)
+    state = SeedState.start(seed, policy, init_adam(policy), num_cells=agent.env.num_cells, cover=cover)
+    return state._replace(phase=int32(EXPLOIT)) if agent.config.explore.reward_first else state
 
 
 def turn(agent: Agent, state: SeedState) -> Turn:
     """One round of a seed, in the phase it is in."""
-    return (yield from explore(agent, state) if state.phase == EXPLORE else exploit(agent, state))
+    if state.phase == EXPLORE:
+        return (yield from explore(agent, state))
+    if agent.config.exploit.keep_best and task_is_over(agent, state):
+        return (yield from keep_best(agent, state))
+    return (yield from reward_first(agent, state) if has_no_cover(state) else exploit(agent, state))
 
 
 def explore(agent: Agent, state: SeedState) -> Turn:
@@ -56,7 +66,7 @@ def explore(agent: Agent, state: SeedState) -> Turn:
         "design_gap": done.design.gap,
     }
     has_task = agent.config.exploit.num_rounds > 0
-    over = agent.budget.ends_exploration(state, has_task=has_task)
+    over = agent.budget.ends_exploration(state, has_task=has_task, begun=agent.config.explore.reward_first)
     if over or exploration_is_over(log_dets[:size], agent.config.explore):
         state = begin_exploiting(agent, state)
     return state, Report(plain(metrics), member)
@@ -66,10 +76,52 @@ def exploit(agent: Agent, state: SeedState) -> Turn:
     """A round of learning the task on the finished cover."""
     done = yield from task_round(standing(agent, state))
     state, metrics = after_round(agent.env, state._replace(adam=done.improved.adam), done)
-    is_over = agent.budget.is_over(state) if agent.budget.is_set else rounds_of_task(agent, state) <= state.phase_round
-    if is_over:
-        state = state._replace(phase=int32(DONE))
-    return state, Report(plain(metrics), None)
+    return ended(agent, state), Report(plain(metrics), None)
+
+
+def reward_first(agent: Agent, state: SeedState) -> Turn:
+    """A round of PPO from the start state, before there is a cover; if it does not improve, exploration is next."""
+    cover, explore = state.cover, agent.config.explore
+    assert cover is not None
+    weights = np.eye(1, cover.capacity)[0]  # of a roll-in that has no steps
+    nothing = partial(np.zeros, cover.sigma_sum.shape, np.float32)  # the bonus where nothing is known
+    done = yield from task_round(Explored(state.policy, dataclasses.replace(cover, weights=weights), weights, nothing))
+    state, metrics = after_round(agent.env, state._replace(adam=done.improved.adam), done)
+    is_better = explore.random_return is None or state.best_return > explore.random_return
+    if agent.budget.spent(state) >= explore.reward_first and not is_better:
+        policy = agent.fresh_policy(int(state.seed), EXPLORER)
+        state = state._replace(policy=policy, adam=init_adam(policy), phase=int32(EXPLORE), phase_round=int32(0))
+        return state, Report(plain(metrics), None)
+    return ended(agent, state), Report(plain(metrics), None)
+
+
+def keep_best(agent: Agent, state: SeedState) -> Turn:
+    """The newest policy and the best so far in the same fresh episodes; the better one is handed back."""
+    newest = yield Visit(state.policy)
+    best = yield Visit(state.best_policy)
+    is_newest = newest.returns.mean() >= best.returns.mean()
+    policy, seen, other = (state.policy, newest, best) if is_newest else (state.best_policy, best, newest)
+    state = state._replace(env_steps=state.env_steps + int(other.env_steps))
+    state, metrics = after_round(agent.env, state, Explored(policy, state.cover, seen=seen))
+    return state._replace(phase=int32(DONE)), Report(plain(metrics), None)
+
+
+def has_no_cover(state: SeedState) -> bool:
+    """Whether a seed has not begun to explore."""
+    return state.cover is not None and int(state.cover.size) == 0
+
+
+def task_is_over(agent: Agent, state: SeedState) -> bool:
+    """Whether the task has had its rounds or its budget."""
+    if agent.budget.is_set:
+        return agent.budget.is_over(state)
+    return rounds_of_task(agent, state) <= int(state.phase_round)
+
+
+def ended(agent: Agent, state: SeedState) -> SeedState:
+    """The state after a round of the task: done where that was the last, unless the best policy is still to be told."""
+    is_last = task_is_over(agent, state) and not agent.config.exploit.keep_best
+    return state._replace(phase=int32(DONE)) if is_last else state
 
 
 def standing(agent: Agent, state: SeedState) -> Explored:
@@ -101,7 +153,9 @@ def begin_exploiting(agent: Agent, state: SeedState) -> SeedState:
     if not config.warm_start:
         fresh = agent.fresh_policy(int(state.seed), FRESH)
         fresh = dataclasses.replace(fresh, normaliser=state.policy.normaliser)
-        state = state._replace(policy=fresh, best_policy=fresh, best_return=np.asarray(-np.inf))
+        state = state._replace(policy=fresh)
+        if not config.keep_best:
+            state = state._replace(best_policy=fresh, best_return=np.asarray(-np.inf))
     return state._replace(phase=int32(EXPLOIT), phase_round=int32(0), adam=init_adam(state.policy))
 
 
@@ -129,6 +183,18 @@ def assign(agent: Agent, state: SeedState) -> Assignment:
             advantage_floor=explore.advantage_floor,
         )
         return Assignment(task, init_adam(state.policy))
+    if has_no_cover(state):
+        left = max(1 - agent.budget.spent(state), LEAST_LEFT) if exploit.anneal else 1.0
+        task = make_task(
+            reward_coef=1.0,
+            bonus_coef=0.0,
+            start_share=1.0,
+            epsilon=0.0,
+            learning_rate=(ppo.learning_rate * left, ppo.learning_rate * left),
+            entropy_coef=(ppo.entropy_coef * left, ppo.entropy_coef * left),
+            advantage_floor=0.0,
+        )
+        return Assignment(task, state.adam)
     round_ = int(state.phase_round)
     rounds = rounds_of_task(agent, state)
     left, then = (1 - (round_ + ahead) / rounds if exploit.anneal else 1.0 for ahead in (0, 1))
@@ -176,7 +242,7 @@ def left(agent: Agent, state: SeedState) -> int:
 
 def scaled_whitening(cover: Cover, config: ExploreConfig) -> np.ndarray:
     """W of cover/bonus.py as float32; scaled by the cover, such that the form has mean 1 over its policies."""
-    whiten = whitening(cover.sigma_sum, config.ridge)
+    whiten = whitening(cover.sigma_sum, ridge_of(cover.used, config.ridge_scale, config.ridge))
     if config.bonus_scale == "cover":
         # E[phi' S^-1 phi] = tr(W' E[phi phi'] W) under the uniform mixture of the members.
         mean = np.einsum("ij,ik,kj->", whiten, cover.sigma_sum, whiten) / int(cover.size)

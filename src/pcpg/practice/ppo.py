@@ -7,7 +7,6 @@ reward and bonus, the schedules and the share of episodes that start at the star
 import dataclasses
 import math
 import operator
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -18,11 +17,19 @@ from pcpg.config import PPOConfig
 from pcpg.cover.rollin import RollIn, draw_roll_in
 from pcpg.envs.protocol import Environment
 from pcpg.learning.ppo import gae, normalise, ppo_loss
-from pcpg.learning.rnd import RND, prediction_error
 from pcpg.learning.update import Adam, minimise, random_order
 from pcpg.policies.distributions import Distribution, for_space
 from pcpg.policies.networks import ActorCritic
-from pcpg.practice.rewards import PLAIN, Bonus, CoverArrays, earned
+from pcpg.practice.rewards import (
+    PLAIN,
+    Bonus,
+    CoverArrays,
+    Novelty,
+    earned,
+    novelty_loss,
+    trained_part,
+    with_trained,
+)
 from pcpg.practice.rollout import Rollout, rollout
 from pcpg.practice.tabulated import Table, at_observations, seen_through, table_of
 
@@ -66,7 +73,7 @@ class ImproveInputs(NamedTuple):
     adam: Adam
     task: Task
     cover: CoverArrays | None  # None: no roll-in and no elliptical bonus
-    rnd: RND | None
+    rnd: Novelty | None
 
 
 class ImproveOutputs(NamedTuple):
@@ -74,7 +81,7 @@ class ImproveOutputs(NamedTuple):
 
     policy: ActorCritic
     adam: Adam
-    rnd: RND | None
+    rnd: Novelty | None
     env_steps: jax.Array  # int32, roll-ins counted
     metrics: Metrics  # means over the updates of the round
     finite: jax.Array  # bool [num_updates, len(WATCHED)]
@@ -89,7 +96,7 @@ class Samples(NamedTuple):
     advantages: jax.Array
     targets: jax.Array
     mask: jax.Array
-    next_observations: jax.Array | None  # only for RND
+    next_observations: jax.Array | None  # only for novelty
 
 
 class Carry(NamedTuple):
@@ -97,7 +104,7 @@ class Carry(NamedTuple):
 
     policy: ActorCritic
     adam: Adam
-    rnd: RND | None
+    rnd: Novelty | None
 
 
 class Measured(NamedTuple):
@@ -186,11 +193,9 @@ class Learner:
         with_next = rnd is not None
         samples = self._samples(data, total, values, task, key_keep, keep, with_next=with_next, next_values=next_values)
         entropy_coef = _between(task.entropy_coef, progress)
-        predictor = None if rnd is None else rnd.predictor
-        target = None if rnd is None else rnd.target
-        (policy, predictor), adam, losses = minimise(
-            lambda params, part: self._loss(params, part, target, entropy_coef, table),
-            (carry.policy, predictor),
+        (policy, part), adam, losses = minimise(
+            lambda params, samples: self._loss(params, samples, rnd, entropy_coef, table),
+            (carry.policy, trained_part(rnd)),
             carry.adam,
             samples,
             key_fit,
@@ -204,7 +209,7 @@ class Learner:
             seen = at_observations(lambda observations: observations, table, seen)
             normaliser = normaliser.with_observations(seen, data.alive.reshape(-1))
             policy = dataclasses.replace(policy, normaliser=normaliser)
-        new_rnd = None if rnd is None else rnd._replace(predictor=predictor)
+        new_rnd = with_trained(rnd, part)
         metrics = losses | {"return": _mean_return(data), "bonus": _masked_mean(bonus, data.own)}
         observed = (data.observations, data.next_observations)
         watched = (data.rewards, observed, bonus, losses["policy_loss"] + losses["value_loss"])
@@ -246,9 +251,9 @@ class Learner:
         )
 
     def paid(
-        self, cover: CoverArrays | None, rnd: RND | None, data: Rollout, table: Table | None
-    ) -> tuple[jax.Array, RND | None]:
-        """The bonus of every step, and RND's networks with their moments moved on."""
+        self, cover: CoverArrays | None, rnd: Novelty | None, data: Rollout, table: Table | None
+    ) -> tuple[jax.Array, Novelty | None]:
+        """The bonus of every step, and the networks of novelty with their moments moved on."""
         constants = {"distribution": self.distribution, "gamma": self.config.gamma}
         return self.bonus.of(cover, rnd, data, table, **constants)
 
@@ -292,11 +297,11 @@ class Learner:
         self,
         params: tuple[ActorCritic, Any],
         part: Samples,
-        target: Any,
+        novelty: Novelty | None,
         entropy_coef: jax.Array,
         table: Table | None,
     ) -> tuple[jax.Array, Metrics]:
-        policy, predictor = params
+        policy, trained = params
         outputs, value = at_observations(policy.outputs_and_value, table, part.observations)
         loss, metrics = ppo_loss(
             self.distribution.log_prob(outputs, part.actions),
@@ -310,11 +315,10 @@ class Learner:
             entropy_coef=entropy_coef,
             value_coef=self.config.value_coef,
         )
-        if part.next_observations is None:
+        if novelty is None:
             return loss, metrics
-        error = at_observations(partial(prediction_error, predictor, target), table, part.next_observations)
-        rnd_loss = jnp.sum(jnp.where(part.mask, error, 0.0)) / jnp.maximum(jnp.sum(part.mask), 1)
-        return loss + rnd_loss, metrics | {"rnd_loss": rnd_loss}
+        own_loss, name = novelty_loss(novelty, trained, part, table, self.distribution)
+        return loss + own_loss, metrics | {name: own_loss}
 
 
 def _between(ends: jax.Array, progress: jax.Array) -> jax.Array:

@@ -82,6 +82,7 @@ class ReplayAgent:
 
     phi: None = None  # its features are made from its data
     covers: dict[int, Kept] | None = None  # data of another run, by the seed that explored: they are exploited alone
+    until: float | None = None  # the return at which the task is solved, where the user says so
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "config", sized(self.config, self.env))
@@ -171,6 +172,8 @@ class ReplayAgent:
             scaled_at=np.asarray(0, np.int64),
             quiet=int32(0),
             closer=int32(0),
+            tried_at=np.asarray(0, np.int64),
+            tries=np.asarray(False),
             batches=int32(0),
             explored=np.asarray(0, np.int64),
             cover=no_members(actions, room),
@@ -267,10 +270,19 @@ class ReplayAgent:
             state = state._replace(closer=int32(int(state.closer) + 1), **again)
         elif quiet >= explore.patience or is_full or is_found:
             state = state._replace(phase=int32(EXPLOIT if has_task else DONE), phase_round=int32(0))
+        elif has_task and self._tries_task(state):
+            state = state._replace(phase=int32(EXPLOIT), tries=np.asarray(True), tried_at=np.asarray(kept.size))
         return state, Report(plain(metrics), member)
 
+    def _tries_task(self, state: ReplayState) -> bool:
+        """Whether the task is tried before exploration goes on: where it is known what is enough."""
+        kept, factor = kept_of(state), self.config.explore.attempts
+        has_room = kept.size + self.config.exploit.visit_episodes * self.env.max_steps <= self.config.replay.capacity
+        asked = self.until is not None and factor > 0 and self.config.exploit.visit_episodes > 0
+        return asked and has_room and kept.size >= factor * int(state.tried_at) and kept.has_success
+
     def _exploit(self, state: ReplayState) -> Any:
-        first = {"best_return": np.asarray(-np.inf)} if state.phase_round == 0 else {}
+        first = {"best_return": np.asarray(-np.inf)} if state.phase_round == 0 or state.tries else {}
         done = yield from task_round(Explored(state.model, state.cover, state.cover.weights))
         state, metrics = after_round(self.env, state._replace(**first), done)
         if not self.config.exploit.visit_episodes:
@@ -278,9 +290,16 @@ class ReplayAgent:
         seen, nothing = done.seen, np.zeros(0, np.float32)
         state = state._replace(batches=int32(int(state.batches) + 1), sample=seen.sample)
         member = ReplayMember(nothing, int32(0), int32(NOT_OF_THE_COVER), nothing, seen.cells, seen.returns, seen.batch)
+        if state.tries:
+            state = state._replace(
+                phase=int32(EXPLORE), tries=np.asarray(False), explored=np.asarray(kept_of(state).size)
+            )
+            return state, Report(plain(metrics), member)
         found = kept_of(state).returns_to_go()
         shortfall = done.improved.value - float(state.last_return)
-        if shortfall <= self.config.exploit.tolerance * (found.max() - found.min()) or not self._tries_left(state):
+        enough = -np.inf if self.env.solved_return is None else self.env.solved_return
+        is_fine = shortfall <= self.config.exploit.tolerance * (found.max() - found.min())
+        if (is_fine and state.best_return >= enough) or not self._tries_left(state):
             best = state.best_policy, state.best_return
             state = state._replace(phase=int32(DONE), policy=best[0], last_return=best[1])
         return state, Report(plain(metrics), member)

@@ -149,11 +149,11 @@ def _lengths(
 
 
 def task_roll_in(agent: "ReplayAgent", state: ReplayState, policy: GreedyPolicy) -> RollIn:
-    """None in the first round of a task, which evaluates; then for a quarter of the episodes, through the cover.
+    """None in the first round of a task and in a try, which evaluate; else a quarter of the episodes, by the cover.
 
     Where the cover's policies are not at hand, in a run on the data of another, the policy itself rolls in.
     """
-    share = ROLLED_IN if state.phase_round > 0 else 0.0
+    share = ROLLED_IN if state.phase_round > 0 and not state.tries else 0.0
     _, length = _lengths(agent, state, agent.config.exploit.visit_episodes, share)
     if len(state.cover.w):
         return roll_in_of(agent, state, state.model)._replace(length=length)

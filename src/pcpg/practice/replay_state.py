@@ -59,6 +59,8 @@ class ReplayState(NamedTuple):
     scaled_at: np.ndarray  # int64: transitions there were when their scale was last looked at
     quiet: np.ndarray  # int32: rounds in a row in which the start promised little
     closer: np.ndarray  # int32: how often the kernel was made narrower because nothing good had been met
+    tried_at: np.ndarray  # int64: transitions there were when the task was last tried
+    tries: np.ndarray  # bool: the next round tries the task, and exploration goes on after it
     batches: np.ndarray  # int32: rounds whose data were written in this run
     explored: np.ndarray  # int64: transitions there were when exploration ended
     cover: Members

@@ -1,4 +1,4 @@
-"""What an update is paid: the cover's bonus, RND's, and the task's reward as the critic counts it."""
+"""What an update is paid: the cover's bonus, RND's or E3B's, and the task's reward as the critic counts it."""
 
 from functools import partial
 from typing import Any, NamedTuple
@@ -7,10 +7,12 @@ import jax
 import jax.numpy as jnp
 
 from pcpg.cover.bonus import BonusForm, bonus_of_form, quadratic_form
+from pcpg.features.inverse_dynamics import InverseDynamics, inverse_loss
+from pcpg.learning.e3b import E3B, E3BConfig, episodic_bonus, scaled_bonus
 from pcpg.learning.ppo import discounted_sums
 from pcpg.learning.rnd import RND, RNDConfig, intrinsic_rewards, prediction_error
 from pcpg.policies.distributions import Distribution
-from pcpg.policies.networks import ActorCritic
+from pcpg.policies.networks import ActorCritic, Body
 from pcpg.policies.normaliser import Normaliser
 from pcpg.practice.rollout import Rollout
 from pcpg.practice.tabulated import Table, at_observations, of_pairs
@@ -26,35 +28,74 @@ class CoverArrays(NamedTuple):
     first: Any | None = None  # where this cover's members begin, int32; None: at the front
 
 
+Novelty = RND | E3B
+"""Networks that are trained beside the policy and pay for what is new to them."""
+
+
 class Bonus(NamedTuple):
     """Which bonus there is, and in which form: constants of the program."""
 
     form: BonusForm = "root"
     beta: float = 1.0  # of the indicator form
     rnd: RNDConfig | None = None
+    e3b: E3BConfig | None = None
 
     def of(
         self,
         cover: CoverArrays | None,
-        rnd: RND | None,
+        rnd: Novelty | None,
         data: Rollout,
         table: Table | None,
         *,
         distribution: Distribution,
         gamma: float,
-    ) -> tuple[jax.Array, RND | None]:
-        """The bonus of every step [T, E], and RND's networks with their moments moved on."""
+    ) -> tuple[jax.Array, Novelty | None]:
+        """The bonus of every step [T, E], and the networks of novelty with their moments moved on."""
         if cover is not None and cover.phi is not None:
             phi, whiten = cover.phi, cover.whiten
             form = of_pairs(lambda *pairs: quadratic_form(phi.batch(*pairs), whiten), distribution, table, data)
             return bonus_of_form(form, self.form, beta=self.beta, gamma=gamma), rnd
-        if rnd is not None and self.rnd is not None:
+        if isinstance(rnd, E3B) and self.e3b is not None:
+            here, after = (
+                at_observations(rnd.model.features, table, seen) for seen in (data.observations[:-1], data.following)
+            )
+            new = episodic_bonus(here, after, self.e3b.ridge, data.ends)
+            return scaled_bonus(rnd, new, data.alive, gamma=gamma, ends=data.ends)
+        if isinstance(rnd, RND) and self.rnd is not None:
             error = at_observations(partial(prediction_error, rnd.predictor, rnd.target), table, data.following)
             return intrinsic_rewards(rnd, error, data.own, gamma=gamma, config=self.rnd, ends=data.ends)
         return jnp.zeros_like(data.rewards), rnd
 
 
 PLAIN = Bonus()
+
+
+def trained_part(novelty: Novelty | None) -> Body | InverseDynamics | None:
+    """What is trained of the networks of novelty."""
+    if novelty is None:
+        return None
+    return novelty.predictor if isinstance(novelty, RND) else novelty.model
+
+
+def with_trained(novelty: Novelty | None, part: Any) -> Novelty | None:
+    """The networks of novelty with the part that was trained."""
+    if novelty is None:
+        return None
+    return novelty._replace(predictor=part) if isinstance(novelty, RND) else novelty._replace(model=part)
+
+
+def novelty_loss(
+    novelty: Novelty, part: Any, samples: Any, table: Table | None, distribution: Distribution
+) -> tuple[jax.Array, str]:
+    """The loss of the trained part over a minibatch, and the name of its metric."""
+    if isinstance(novelty, RND):
+        error_of = partial(prediction_error, part, novelty.target)
+        error = at_observations(error_of, table, samples.next_observations)
+        return jnp.sum(jnp.where(samples.mask, error, 0.0)) / jnp.maximum(jnp.sum(samples.mask), 1), "rnd_loss"
+    here, after = (samples.observations, samples.next_observations)
+    if table is not None:
+        here, after = (jnp.asarray(table.observations)[numbers] for numbers in (here, after))
+    return inverse_loss(part.outputs(here, after), samples.actions, samples.mask, distribution), "inverse_loss"
 
 
 def earned(policy: ActorCritic, data: Rollout, gamma: float) -> tuple[jax.Array, Normaliser | None]:

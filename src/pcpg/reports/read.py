@@ -87,6 +87,11 @@ class RunData:
         """lambda, added to the summed covariance."""
         return float(self.explore.get("ridge", 0.0))
 
+    def ridge_of(self, cover: "CoverData") -> float:
+        """lambda for a cover: times the mean squared norm of its features, where it is relative to that."""
+        is_relative = self.explore.get("ridge_scale") == "features" and cover.sigmas.size
+        return self.ridge * float(np.trace(cover.sigmas[0])) if is_relative else self.ridge
+
     @functools.cached_property
     def env(self) -> Environment | None:
         """What is known of the environment, for its grid cells and its solved return; None where nothing is."""

@@ -169,7 +169,7 @@ def _seed_row(run: RunData, seed: int) -> dict[str, Any]:
         "solver_gap": "\u2013",
     }
     if cover is not None:
-        certificate = certify(cover, run.ridge)
+        certificate = certify(cover, run.ridge_of(cover))
         row |= {
             "policies": str(len(cover.weights)),
             "support": str(np.count_nonzero(cover.weights)),
@@ -185,7 +185,7 @@ def _cover(run: RunData, name: str) -> dict[str, Any] | None:
     if not run.covers:
         return None
     seed, cover = next(iter(run.covers.items()))
-    certificate = certify(cover, run.ridge)
+    certificate = certify(cover, run.ridge_of(cover))
     figures = [weights_chart(f"{name}-weights", certificate)]
     growth = growth_chart(f"{name}-growth", run)
     return {

@@ -85,7 +85,7 @@ def _span(values: np.ndarray) -> str:
 
 def _reach(run: RunData) -> str:
     said = []
-    reached = [directions(cover.sigmas, run.ridge) for cover in run.covers.values() if cover.sigmas.size]
+    reached = [directions(cover.sigmas, run.ridge_of(cover)) for cover in run.covers.values() if cover.sigmas.size]
     if reached:
         size = next(iter(run.covers.values())).sigmas.shape[-1]
         more = "" if min(reached) == size else "; whether the others can be reached is not known"
@@ -147,7 +147,7 @@ def _exploration(run: RunData) -> str:
     ends = {seed: explored(run, seed) for seed in run.seeds}
     known = {seed: end for seed, end in ends.items() if end[0]}
     if not known:
-        return ""
+        return _reward_alone(run)
     many, said = len(known), []
     for kind, words in (
         (DONE, "was done: nothing new was found any more"),
@@ -161,7 +161,16 @@ def _exploration(run: RunData) -> str:
             rises = [rise for seed in seeds if (rise := known[seed][1]) is not None]
             by = f" (the last policy added {number(float(np.median(rises)))} nats)" if rises and kind != DONE else ""
             said.append(f"{words}{by}{f' in {len(seeds)} of {many} seeds' if many > 1 else ''}")
-    return f"Exploration {'; it '.join(said)}."
+    return " ".join([f"Exploration {'; it '.join(said)}.", _reward_alone(run)]).strip()
+
+
+def _reward_alone(run: RunData) -> str:
+    """The seeds that began with the reward and had no reason to explore."""
+    if not run.explore.get("reward_first"):
+        return ""
+    alone = [seed for seed in run.seeds if all(row["phase"] == "exploit" for row in run.records.get(seed, []))]
+    where = f" in {len(alone)} of {len(run.seeds)} seeds" if len(alone) < len(run.seeds) else ""
+    return f"Nothing was explored{where}: from the reward alone PPO did better than random play." if alone else ""
 
 
 # Whether exploitation was worth it.

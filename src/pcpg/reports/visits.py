@@ -288,7 +288,7 @@ def read_visits(folder: RunFolder, seed: int, notice: Notice = lambda text: None
         raise NotARun(f"{folder.path} holds no cover: {folder.config['algo']} keeps none")
     size = 0 if checkpoint is None else int(checkpoint.arrays[size_name])
     if checkpoint is None or size == 0:
-        raise NotARun(f"{folder.path}: the cover of seed {seed} has no member yet")
+        raise NotARun(f"{folder.path}: the cover of seed {seed} has no member: nothing was explored so far")
     explored = seed if env is None else env.dynamics_seed(seed)
     found = [folder.read_member(index, sha256) for index, sha256 in enumerate(checkpoint.state["members"])]
     members, weights = members_of(found, explored)[:size], checkpoint.arrays[f"{seed}/.cover.weights"][:size]

@@ -38,6 +38,7 @@ from pcpg.training.storage import (
     read_source_covers,
     with_saved_features,
 )
+from pcpg.training.threads import one_blas_thread
 from pcpg.training.trust import check_trust, record_environment
 
 
@@ -79,7 +80,7 @@ def build_agent(config: RunConfig, covers: Covers | None = None, reward: Reward 
     env, algorithm = make_run_env(config, reward), ALGORITHMS[config.algo]
     lanes = config.lanes or default_lanes()
     if algorithm.rounds is None:
-        return algorithm.agent(env, config.agent, lanes, covers=covers)
+        return algorithm.agent(env, config.agent, lanes, covers=covers, until=config.limits.until)
     if algorithm.exploit is None:
         return Agent(env, config.agent, algorithm.rounds, lanes)
     if covers is not None:
@@ -133,7 +134,7 @@ def train_run(
     check_trust(folder, trust)
     enable_compile_cache()
     config = RunConfig.from_json(folder.config)
-    with folder.lock(), stop_on_interrupt(notice, leave) as stop:
+    with folder.lock(), one_blas_thread(), stop_on_interrupt(notice, leave) as stop:
         budget = Budget(config.limits, time.monotonic() - seconds_of(folder))
         agent = build_agent(config, own_source_covers(folder, config), reward)
         if budget.is_set and isinstance(agent, Agent):

@@ -4,6 +4,8 @@ import dataclasses
 from collections.abc import Callable
 from typing import NamedTuple
 
+import numpy as np
+
 from pcpg.practice.agent import Agent
 from pcpg.run_config import RunConfig
 from pcpg.runs.disk import truncate
@@ -47,7 +49,8 @@ class Restored(NamedTuple):
 
 def restore(folder: RunFolder, agent: Agent, config: RunConfig, features: str | None, notice: Say) -> Restored:
     """The states of all seeds, from the newest checkpoint that fits the rest of the run, or fresh ones."""
-    fresh = [agent.init(seed) for seed in config.seed_list]
+    looked = int(config.looked.get("env_steps", 0))
+    fresh = [agent.init(seed)._replace(env_steps=np.asarray(looked, np.int64)) for seed in config.seed_list]
     checkpoint = folder.newest_checkpoint(notice, with_metrics=True)
     if checkpoint is None:
         given = list(config.source.get("members", []))

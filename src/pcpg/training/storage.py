@@ -185,7 +185,7 @@ def covers_of(
             raise NotARun(f"{folder.path} holds no cover: {config.algo} keeps none")
         size = 0 if checkpoint is None else int(checkpoint.arrays[f"{name}.size"])
         if checkpoint is None or size == 0:
-            raise NotARun(f"{folder.path}: the cover of seed {seed} has no member yet")
+            raise NotARun(f"{folder.path}: the cover of seed {seed} has no member: nothing was explored so far")
         weights[env.dynamics_seed(seed)] = checkpoint.arrays[f"{name}.weights"][:size]
     covers = _read_covers(folder, config, env, weights, checkpoint.state["members"] if checkpoint else [])
     return [covers[env.dynamics_seed(seed)] for seed in seeds]
@@ -245,6 +245,13 @@ def _read_data(folder: RunFolder, env: Environment, seed: int, hashes: Sequence[
         if own:  # a seed that had ended by then has no part in it
             kept.restore(_batch(own))
     return kept
+
+
+def read_data(folder: RunFolder, config: RunConfig, seed: int) -> Kept:
+    """All transitions that a seed has kept, as of the last checkpoint."""
+    checkpoint = folder.newest_checkpoint()
+    members = checkpoint.state["members"] if checkpoint else []
+    return _read_data(folder, environment_of(folder), seed, members)
 
 
 def _batch(own: Mapping[str, np.ndarray]) -> Batch:

@@ -1,0 +1,112 @@
+"""Stable-Baselines3's PPO, with its own defaults, on a task of `pcpg reproduce environments` at equal steps.
+
+Runs in the peers' own environment. Reads the record of PC-PG's cell for environment, seeds and steps, and writes one of
+its own beside it; run `pcpg reproduce environments` again to have it in the table:
+
+    benchmarks/.venv-peers/bin/python benchmarks/peers/sb3_environments.py cartpole cliff
+"""
+
+import argparse
+import datetime
+import importlib.util
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+os.environ.update(OMP_NUM_THREADS="1", MKL_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", CUDA_VISIBLE_DEVICES="")
+
+import gymnasium
+import numpy as np
+import stable_baselines3
+import torch
+from gymnasium import spaces
+from gymnasium.wrappers import TimeLimit
+from stable_baselines3 import PPO
+
+ROOT = Path(__file__).resolve().parents[2]
+OWN = "pcpg.envs.adapters.own_tasks:"
+
+
+def make_env(env_id: str, options: dict) -> gymnasium.Env:
+    """The environment of a record, as SB3 takes it."""
+    name, limit = env_id.removeprefix("gymnasium:"), options.get("max_steps", 0)
+    if name.startswith(OWN):  # without the package around it, which needs JAX
+        spec = importlib.util.spec_from_file_location("own_tasks", ROOT / "src/pcpg/envs/adapters/own_tasks.py")
+        module = importlib.util.module_from_spec(spec)
+        sys.modules["own_tasks"] = module
+        spec.loader.exec_module(module)
+        name = name.removeprefix(OWN)
+    if name.startswith("MiniGrid"):
+        from minigrid.wrappers import ImgObsWrapper
+
+        return ImgObsWrapper(gymnasium.make(name))
+    env = gymnasium.make(name)
+    is_longer = env.spec.max_episode_steps is None or env.spec.max_episode_steps > limit > 0
+    return TimeLimit(env, limit) if limit and is_longer else env
+
+
+def returns_of(model: PPO, env: gymnasium.Env, episodes: int, seed: int) -> np.ndarray:
+    """Returns of fresh episodes; actions are drawn, as they are of the others' policies."""
+    returns = np.zeros(episodes)
+    for index in range(episodes):
+        observation, _ = env.reset(seed=seed + index)
+        done = False
+        while not done:
+            action, _ = model.predict(observation, deterministic=False)
+            observation, reward, terminated, truncated, _ = env.step(action)
+            returns[index] += reward
+            done = terminated or truncated
+    return returns
+
+
+def run(task: str, folder: Path, episodes: int) -> None:
+    """Train and evaluate on the seeds of PC-PG's record, and write the peer's."""
+    ours = json.loads((folder / f"{task}-auto.json").read_text())
+    if not ours["env"].startswith("gymnasium:"):
+        raise SystemExit(f"{task}: SB3 plays Gymnasium's environments alone")
+    steps, began = max(ours["env_steps"]), time.perf_counter()
+    means, solved, used = [], [], []
+    for seed in ours["seeds"]:
+        env = make_env(ours["env"], ours["env_options"])
+        kind = "MultiInputPolicy" if isinstance(env.observation_space, spaces.Dict) else "MlpPolicy"
+        model = PPO(kind, env, seed=seed, device="cpu").learn(steps)
+        returns = returns_of(model, make_env(ours["env"], ours["env_options"]), episodes, 10**6 + 1000 * seed)
+        means.append(float(returns.mean()))
+        solved.append(float(np.mean(returns > 0)))
+        used.append(int(model.num_timesteps))
+        print(f"{task} seed {seed}: {means[-1]:.2f} after {used[-1]:,} steps", flush=True)
+    reached = means if ours["measure"] == "return" else solved
+    names = ("task", "env", "env_options", "seeds", "measure", "success")
+    record = {name: ours[name] for name in names} | {
+        "algo": "sb3-ppo",
+        "column": "sb3-ppo",
+        "config": {"versions": {"stable-baselines3": stable_baselines3.__version__, "torch": torch.__version__}},
+        "looked": {},
+        "env_steps": used,
+        "final_return": means,
+        "solved_episodes": solved,
+        "successes": sum(value >= ours["success"] for value in reached),
+        "history": {},
+        "seconds": time.perf_counter() - began,
+        "device": platform.machine(),
+        "commit": subprocess.run(
+            ["git", "-C", ROOT, "rev-parse", "HEAD"], capture_output=True, text=True, check=True
+        ).stdout.strip(),
+        "time": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "command": f"benchmarks/.venv-peers/bin/python benchmarks/peers/sb3_environments.py {task}",
+    }
+    (folder / f"{task}-sb3-ppo.json").write_text(json.dumps(record))
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("tasks", nargs="+")
+    parser.add_argument("--cells", type=Path, default=ROOT / "results/environments/cells")
+    parser.add_argument("--episodes", type=int, default=200)
+    arguments = parser.parse_args()
+    for name in arguments.tasks:
+        run(name, arguments.cells, arguments.episodes)

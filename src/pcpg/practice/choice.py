@@ -1,0 +1,108 @@
+"""What a look at an environment chooses: an algorithm and its settings, where nothing but the environment is named.
+
+| seen                                                                 | chosen                                    |
+|----------------------------------------------------------------------|-------------------------------------------|
+| observations are one-hot, or come again in episodes that begin alike | `pcpg-replay`: its data are kept          |
+| random play meets something good in one episode of twenty, or more   | `pcpg` that begins with the reward        |
+| at most four entries, none of them noise                             | `pcpg-replay`                             |
+| long observations, other ones after every reset: layouts that change | `ppo-e3b`                                 |
+| all others                                                           | `pcpg` that begins with the reward        |
+
+The first row that fits decides. Beside it, observations whose entries are far from 1 in size are normalised. Every
+choice is a setting of the run and can be given as a flag instead: who names an algorithm or a setting chooses himself.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from pcpg.envs.host import HostEnvironment
+from pcpg.envs.protocol import Environment
+from pcpg.practice.look import MOST_STEPS, Look, lines, look
+
+STEPS = 300_000
+"""Environment steps of each seed where none are given."""
+LOOK_SHARE = 0.02
+"""Of the budget, for the look."""
+REPEATS = 0.1
+"""Different observations per step, up to which they come again."""
+FEW = 4
+"""Entries in which a kernel tells near from far."""
+LONG = 16
+"""Entries beyond which an observation may show a layout."""
+PAYS = 0.05
+"""Share of the episodes of random play that meet something good, from which on a task is begun with its reward."""
+SIZES = (0.1, 10.0)
+"""Largest entries of observations between which they are taken as they are."""
+REWARD_FIRST, REWARD_TRIED = 0.3, 0.15
+"""Share of the budget after which PPO must have improved on random play, or exploration begins: where random play is
+paid, and where it is not."""
+
+
+class Choice(NamedTuple):
+    """An algorithm, changes to its settings, and why."""
+
+    algo: str
+    agent: dict[str, Any]
+    because: str
+
+
+def choose(found: Look) -> Choice:
+    """From what was measured to what is run."""
+    alike = not found.differs_after_reset and found.kind != "image"
+    if found.kind == "one-hot" or (alike and found.distinct <= REPEATS * found.env_steps):
+        return Choice("pcpg-replay", {}, "observations come again, so data are worth keeping")
+    if found.good >= PAYS:
+        return Choice("pcpg", _first(found, REWARD_FIRST), "random play is paid, so the reward comes first")
+    if found.entries <= FEW and not found.noise:
+        return Choice("pcpg-replay", {}, "random play meets nothing good, and observations are short")
+    if found.differs_after_reset and found.entries > LONG:
+        return Choice("ppo-e3b", _sizes(found), "every reset has another layout, so novelty is that of an episode")
+    what = f"{found.noise} entries are noise" if found.noise else f"observations have {found.entries} entries"
+    return Choice("pcpg", _first(found, REWARD_TRIED), f"{what}, so the reward is tried before the cover")
+
+
+def _first(found: Look, share: float) -> dict[str, Any]:
+    """Settings of PC-PG that begins with the reward."""
+    to_beat = found.returns[1] + 3 * found.return_error
+    return {"explore": {"reward_first": share, "random_return": to_beat}} | _sizes(found)
+
+
+def _sizes(found: Look) -> dict[str, Any]:
+    largest = max(abs(value) for value in found.observed)
+    low, high = SIZES
+    return {} if low <= largest <= high else {"ppo": {"normalise_observations": True}}
+
+
+class Looked(NamedTuple):
+    """A look that is part of a run: what it chose, for how many steps, and what is said about it."""
+
+    choice: Choice
+    env_steps: int
+    said: list[str]
+
+
+def look_and_choose(name: str, env: Environment, budget: int, seed: int = 0) -> Looked:
+    """Look at an environment for at most LOOK_SHARE of a budget, and choose."""
+    found = look(env, seed, min(MOST_STEPS, math.floor(LOOK_SHARE * budget)))
+    if isinstance(env, HostEnvironment):
+        env.close()
+    choice = choose(found)
+    repeatable = found._replace(steps_per_second=0.0)
+    return Looked(choice, found.env_steps, [*lines(name, repeatable), chosen_line(choice)])
+
+
+def chosen_line(choice: Choice) -> str:
+    """The choice in words, with the flags that would have said the same."""
+    return f"chosen: {' '.join(flags_of(choice))} ({choice.because})"
+
+
+def flags_of(choice: Choice) -> list[str]:
+    """The flags that name a choice."""
+    words = [f"--algo {choice.algo}"]
+    for part, settings in choice.agent.items():
+        assert isinstance(settings, Mapping)
+        for name, value in settings.items():
+            flag = f"{part}.{name}".replace("_", "-")
+            words.append(f"--{flag}" if value is True else f"--{flag} {value:.6g}")
+    return words

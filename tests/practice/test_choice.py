@@ -1,0 +1,152 @@
+"""What a look chooses, on measurements that are made up, and a run that was chosen for."""
+
+from typing import Any
+
+import gymnasium
+import pytest
+
+import pcpg
+from pcpg.config import ConfigError
+from pcpg.envs.adapters import own_tasks
+from pcpg.practice.budget import Limits
+from pcpg.practice.choice import LOOK_SHARE, choose, flags_of
+from pcpg.practice.look import Look
+from pcpg.run_config import chosen_by_a_look
+from pcpg.runs.folder import RunFolder
+from pcpg.runs.metrics import read_metrics
+
+CARTPOLE = Look(
+    episodes=40,
+    env_steps=800,
+    steps_per_second=1e4,
+    max_steps=500,
+    lengths=(9, 20.0, 60),
+    ended_early=1.0,
+    rewarded_steps=1.0,
+    rewards=(1.0, 1.0),
+    returns=(9.0, 20.0, 60.0),
+    shape=(4,),
+    kind="vector",
+    observed=(-2.4, 2.5),
+    constant=0,
+    distinct=800,
+    first=40,
+    differs_after_reset=True,
+    noise=0,
+    by_action=1.0,
+    good=0.9,
+    return_error=1.0,
+)
+UNPAID: dict[str, Any] = {"good": 0.0, "returns": (-200.0, -200.0, -200.0), "return_error": 0.0}
+GRID: dict[str, Any] = {"shape": (147,), "kind": "zeros and ones", "observed": (0.0, 1.0)}
+
+
+@pytest.mark.parametrize(
+    ("seen", "algo", "begins_with_reward"),
+    [
+        ({}, "pcpg", True),  # it is paid for every step that it lasts
+        ({"kind": "one-hot", "shape": (500,), "distinct": 365}, "pcpg-replay", False),
+        ({"differs_after_reset": False, "distinct": 60}, "pcpg-replay", False),
+        ({"shape": (2,)} | UNPAID, "pcpg-replay", False),
+        ({"shape": (2,), "noise": 1} | UNPAID, "pcpg", True),
+        ({"shape": (6,)} | UNPAID, "pcpg", True),
+        (GRID | UNPAID, "ppo-e3b", False),
+        (GRID | {"good": 0.1}, "pcpg", True),
+        (GRID | UNPAID | {"differs_after_reset": False}, "pcpg", True),
+    ],
+)
+def test_the_first_row_that_fits_decides(seen: dict[str, Any], algo: str, begins_with_reward: bool) -> None:
+    choice = choose(CARTPOLE._replace(**seen))
+    assert choice.algo == algo and ("explore" in choice.agent) is begins_with_reward
+
+
+def test_ppo_has_to_beat_random_play_by_three_standard_errors() -> None:
+    assert choose(CARTPOLE).agent["explore"] == {"reward_first": 0.3, "random_return": 23.0}
+
+
+def test_observations_of_another_size_are_normalised() -> None:
+    for observed in ((-300.0, 2.0), (0.0, 0.04)):
+        assert choose(CARTPOLE._replace(observed=observed)).agent["ppo"] == {"normalise_observations": True}
+
+
+def test_a_choice_is_said_as_the_flags_that_make_it() -> None:
+    flags = flags_of(choose(CARTPOLE._replace(observed=(0.0, 90.0))))
+    assert flags == [
+        "--algo pcpg",
+        "--explore.reward-first 0.3",
+        "--explore.random-return 23",
+        "--ppo.normalise-observations",
+    ]
+
+
+def test_what_is_compiled_is_not_looked_at() -> None:
+    assert chosen_by_a_look("CombinationLock-v0", {}, Limits()) == {"algo": "pcpg"}
+
+
+def test_a_look_takes_at_most_its_share_of_the_budget() -> None:
+    found = chosen_by_a_look("gymnasium:CliffWalking-v1", {"max_steps": 100}, Limits(steps=50_000))
+    assert found["algo"] == "pcpg-replay" and 0 < found["looked"]["env_steps"] <= LOOK_SHARE * 50_000
+    assert len(found["looked"]["saw"]) == 3 and found["looked"]["chose"].startswith("chosen: --algo pcpg-replay")
+
+
+def test_noise_is_told_from_what_lasts_and_layouts_from_starts() -> None:
+    stages = chosen_by_a_look("gymnasium:pcpg.envs.adapters.own_tasks:Stages-v0", {}, Limits(steps=100_000))
+    assert "3 entries are noise" in stages["looked"]["chose"]
+    env = gymnasium.make("pcpg.envs.adapters.own_tasks:NewMaze-v0")
+    mazes = {env.reset(seed=seed)[0][0].tobytes() for seed in range(8)}
+    assert len(mazes) == 8, "every reset has another maze"
+
+
+def test_the_goal_of_every_new_maze_can_be_reached() -> None:
+    env = own_tasks.NewMaze()
+    for seed in range(20):
+        env.reset(seed=seed)
+        reached, edge = {(0, 0)}, [(0, 0)]
+        while edge:
+            row, column = edge.pop()
+            for down, right in own_tasks.MOVES.tolist():
+                cell = row + down, column + right
+                inside = min(cell) >= 0 and max(cell) < env.size
+                if inside and env.open[cell] and cell not in reached:
+                    reached.add(cell)
+                    edge.append(cell)
+        assert (env.size - 1, env.size - 1) in reached
+
+
+def test_the_three_stages_are_passed_in_their_order() -> None:
+    env = own_tasks.Stages()
+    env.reset(seed=0)
+    up, down, _, right = range(4)
+    paid = [env.step(move)[1] for move in [right] * 7 + [down] * 7 + [up] * 7]
+    assert sum(paid) == 0 and env.stage == 0, "the chest and the way out come after the key"
+    env.reset(seed=0)
+    moves = [down] * 7 + [up] * 7 + [right] * 7 + [down] * 7
+    paid = [env.step(move)[1] for move in moves]
+    assert paid == [0.0] * 27 + [1.0] and len(moves) < env.max_steps
+
+
+def test_steps_of_the_look_are_counted_in_a_run_of_a_name_alone(tmp_path: Any) -> None:
+    run = pcpg.train("gymnasium:FrozenLake-v1", total_steps="6k", max_steps=20, num_envs=8, out=tmp_path / "run")
+    assert run.config.algo == "pcpg-replay" and 0 < run.config.looked["env_steps"] <= 120
+    first = read_metrics(run.folder.metrics)[0]["env_steps"]
+    assert run.config.looked["env_steps"] < first and run.summary["env_steps"][0] <= 6000
+    assert pcpg.load(run.path).config.looked == run.config.looked
+
+
+def test_the_reward_cannot_come_first_without_a_budget() -> None:
+    with pytest.raises(ConfigError, match=r"explore.reward_first is a share of the budget"):
+        pcpg.train("CombinationLock-v0", "pcpg", horizon=2, config={"explore": {"reward_first": 0.3}})
+
+
+def test_the_command_says_what_was_seen_and_chosen_unless_a_setting_is_given(
+    cli: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pcpg.cli.train.train_folder", lambda *arguments, **asked: 0)
+    answer = cli("train", "gymnasium:CartPole-v1", "--algo", "auto", "--steps", "200k", "--out", tmp_path / "auto")
+    said = " ".join(answer.err.split())
+    assert "reward: 100.00% of steps have a reward" in said and "chosen: --algo pcpg --explore.reward-first 0.3" in said
+    chosen = RunFolder.open(tmp_path / "auto").config
+    assert chosen["looked"]["env_steps"] <= 4000 and chosen["agent"]["explore"]["reward_first"] == 0.3
+    given = ("--ppo.hidden", "8", "--steps", "200k", "--out", tmp_path / "given")
+    assert "chosen" not in cli("train", "gymnasium:CartPole-v1", *given).err
+    assert "looked" not in RunFolder.open(tmp_path / "given").config
