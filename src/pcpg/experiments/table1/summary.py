@@ -118,7 +118,8 @@ def _family(family: Family, kinds: dict[str, list[Record]], name: str, settings:
     }
     with_own = {size: own.get(str(size)) for size in (min(samples), max(samples))}
     ends = [_best_median(found_own, samples[size]) for size, found_own in with_own.items() if found_own]
-    own_growth = ends[1] / ends[0] if len(ends) == 2 and all(ends) else None
+    medians = [end for end in ends if end]
+    own_growth = medians[1] / medians[0] if len(medians) == 2 else None
     bare = {
         str(r["arguments"]["size"]): {"reached": reached(r), "seeds": len(r["samples"])}
         for r in _of(family, kinds["bare"])

@@ -157,7 +157,7 @@ def fit_labels(fake: Array, real: Array, labels: int, starts: Array) -> Index:
         p = (real[:, order[:labels]] + 0.5) / (total[:, order[:labels]] + 1.0)
         if p.shape[1] < labels:
             p = np.concatenate([p, np.repeat(p[:, -1:], labels - p.shape[1], axis=1)], axis=1)
-        chosen = best
+        chosen, loss = best, np.zeros((total.shape[1], labels))
         for _ in range(50):
             before = chosen
             loss = real.T @ (1.0 - p) ** 2 + fake.T @ p**2  # [X, labels]
