@@ -4,8 +4,8 @@
     python benchmarks/slow_env.py --peer benchmarks/.venv-peers/bin/python      beside SB3's SubprocVecEnv
 
 The environment sleeps, so workers cost no core. Every count plays the same episodes, bit for bit, also with two workers
-killed on the way; efficiency is the rate beside that of as many ideal workers, each with 200 steps a second. `bare` are processes that
-step the environment and do nothing else: on a busy machine not even they reach that.
+killed on the way; efficiency is the rate beside that of as many ideal workers, each with 200 steps a second. `bare` are
+processes that step the environment and do nothing else: on a busy machine not even they reach that.
 """
 
 import argparse

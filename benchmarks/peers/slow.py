@@ -1,4 +1,4 @@
-"""An environment whose steps take a while: it sleeps. As a program it steps alone, when a line comes in, and says so."""
+"""An environment whose steps take a while: it sleeps. As a program it steps alone, when a line comes in."""
 
 import sys
 import time
