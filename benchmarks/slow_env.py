@@ -82,7 +82,7 @@ def bare(count: int) -> dict[str, Any]:
     """As many processes that step the environment and do nothing else: what this machine allows at this moment."""
     words = [sys.executable, str(HERE / "peers" / "slow.py"), str(STEP), str(LENGTH), str(EPISODES * LENGTH)]
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    each = [subprocess.Popen(words, **pipes) for _ in range(count)]
+    each: list[Any] = [subprocess.Popen(words, **pipes) for _ in range(count)]
     for one in each:
         one.stdout.readline()
     began = time.perf_counter()
