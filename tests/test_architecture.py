@@ -40,9 +40,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "callbacks": TRAINING | {"run"},
     "api": TRAINING | {"theory", "run"},
     "pcpg": TRAINING | {"theory", "api", "run", "callbacks"},  # the public names
-    "experiments": TRAINING | {"theory", "api", "pcpg", "reports"},
+    "sweeps": TRAINING | {"reports"},
+    "experiments": TRAINING | {"theory", "api", "pcpg", "reports", "sweeps"},
     "play": FOUNDATION | STORAGE | {"api"},
-    "cli": TRAINING | {"theory", "api", "pcpg", "reports", "play", "experiments"},
+    "cli": TRAINING | {"theory", "api", "pcpg", "reports", "play", "sweeps", "experiments"},
 }
 OUTSIDE_ONLY = ("gymnasium", "tyro")  # needed by the bridge and by the command line, never to train
 

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from pcpg.algorithms import ALGORITHMS, preset
 from pcpg.config import ConfigError, check_choice, from_plain
 from pcpg.envs.adapters.names import is_own_function, register_function
+from pcpg.envs.adapters.places import LOCAL, workers_on
 from pcpg.envs.given_reward import Reward
 from pcpg.features.own import Phi, is_own_features, register_features
 from pcpg.policies.own import Network, register_network
@@ -47,6 +48,7 @@ def train(
     feature_options: Mapping[str, Any] | None = None,
     network: Network | None = None,
     config: Mapping[str, Any] | None = None,
+    on: str = LOCAL,
     feature_seed: int = 0,
     lanes: int = 0,
     observer: Observers = None,
@@ -73,6 +75,7 @@ def train(
         feature_options: options of the feature map.
         network: `network(shape, key)` makes an Equinox module from one observation to hidden units.
         config: changes to the algorithm's preset, as in `{"explore": {"bonus_coef": 2.0}}`.
+        on: where the workers of an environment are (option `workers`): "local", "ray" or "ray://host:port".
         feature_seed: seed of feature maps that are drawn at random.
         lanes: width of the program over seeds; 0 chooses by the device.
         observer: called with a `Progress` before the first round and after each, or several of them; training stops
@@ -103,7 +106,7 @@ def train(
     )
     if network is not None:
         agent = from_plain(type(agent), {"ppo": {"body": register_network(network)}}, "network", agent)
-    run_config = RunConfig(
+    made = RunConfig(
         env=env_id,
         algo=name,
         agent=agent,
@@ -116,9 +119,10 @@ def train(
         feature_seed=feature_seed,
         limits=Limits(**chosen["limits"]) if "limits" in chosen else limits,
         looked=chosen.get("looked", {}),
-    ).resolved()
+    )
     path = Path(tempfile.mkdtemp(prefix="pcpg-")) / "run" if out is None else Path(out)
-    return _train(start_run(run_config, path), observer, loggers, progress=progress, trust=True)
+    with workers_on(on):
+        return _train(start_run(made.resolved(), path), observer, loggers, progress=progress, trust=True)
 
 
 def exploit(
@@ -240,6 +244,7 @@ def resume(
     loggers: Iterable[Logger | str] = (),
     trust: bool = False,
     retry_failed: bool = False,
+    on: str = LOCAL,
 ) -> Run:
     """Train an interrupted run to its end: the same result as if it had never been interrupted.
 
@@ -259,6 +264,7 @@ def resume(
         loggers: get every report that metrics.jsonl gets.
         trust: whether an environment from a module that the folder names may be made.
         retry_failed: whether seeds that failed go on from where they did.
+        on: where the workers of its environment are, as in `train`.
 
     Returns:
         The run; finished, unless an observer stopped it.
@@ -277,7 +283,8 @@ def resume(
         with given.used(folder):
             folder = go_on(folder, steps=total_steps, time=max_time, until=until)
     asked: dict[str, Any] = {"trust": trust, "retry_failed": retry_failed}
-    return _train(folder, observer, loggers, reward, given, progress=progress, **asked)
+    with workers_on(on):
+        return _train(folder, observer, loggers, reward, given, progress=progress, **asked)
 
 
 def limits_of(steps: int | str | None, time: float | str | None, until: float | None) -> Limits:

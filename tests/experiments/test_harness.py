@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import signal
+import threading
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from pcpg.experiments import EXPERIMENTS, environments, harness, lock, maze, maze_goals, mountaincar
 from pcpg.experiments.harness import Cell, Experiment, read_records, reproduce
 from pcpg.run_config import RunConfig
+from pcpg.sweeps.cells import run_cell
 
 pytestmark = pytest.mark.slow
 
@@ -101,6 +103,42 @@ def test_an_experiment_is_a_few_functions_and_its_baseline_comes_after_pcpg_with
     assert f"| ppo | {ppo['env_steps'][0]} |" in results.table
     again = reproduce(toy, ToyFlags(out=str(tmp_path)))
     assert again == results, "nothing is run twice"
+
+
+class Here:
+    """An engine that runs cells in this process, and notes which."""
+
+    where, shared, stop = "here", True, threading.Event()
+
+    def __init__(self):
+        self.ran = []
+
+    def slots(self):
+        return 2
+
+    def hire(self, slot, is_over):
+        return self
+
+    def run(self, job):
+        self.ran.append(job["cell"])
+        return run_cell(job, self)
+
+    def saved(self, step):
+        pass
+
+    def close(self):
+        pass
+
+
+def test_on_an_engine_an_experiment_has_the_same_records_and_its_baseline_still_comes_after_pcpg(toy, tmp_path):
+    engine = Here()
+    results = reproduce(toy, ToyFlags(out=str(tmp_path / "there")), engine=lambda out: engine)
+    alone = reproduce(toy, ToyFlags(out=str(tmp_path / "here")))
+    assert results is not None and alone is not None and results.summary == alone.summary
+    assert engine.ran == ["pcpg-toy", "ppo-toy"]
+    for name in engine.ran:
+        metrics = [(tmp_path / place / "runs" / name / "metrics.jsonl").read_bytes() for place in ("here", "there")]
+        assert metrics[0] == metrics[1]
 
 
 def test_an_interrupted_experiment_has_no_results_and_resumes(toy, tmp_path):

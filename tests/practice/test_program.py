@@ -1,11 +1,16 @@
 """One program for many seeds: what the seeds share is handed over once."""
 
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 
-from pcpg.practice.program import Program
+from pcpg.practice.program import Program, on_devices
 
 
 class Inputs(NamedTuple):
@@ -36,3 +41,17 @@ def test_the_shared_part_is_not_stacked() -> None:
     program = Program(shape, 4, axes=Inputs(0, None, 0))
     packed = program([Inputs(np.float32(1), np.zeros((2, 3), np.float32))] * 3)
     assert len(packed) == 3 and seen == [(2, 3)]
+
+
+def test_seeds_spread_over_eight_devices_have_the_bytes_of_one() -> None:
+    script = Path(__file__).parents[2] / "benchmarks" / "devices.py"
+    own = os.environ | {"PYTHONPATH": str(script.parents[1] / "src")}
+    done = subprocess.run([sys.executable, script, "--small"], capture_output=True, text=True, env=own, check=False)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["devices"] == [1, 2] and found["files"] == 3 and found["same_bytes"]
+
+
+def test_more_devices_than_there_are_is_refused() -> None:
+    with pytest.raises(ValueError, match="at most the 1 that JAX sees"), on_devices(2):
+        pass

@@ -32,6 +32,7 @@ LogFlag = Annotated[
     tuple[Literal["tensorboard", "wandb"], ...],
     tyro.conf.arg(help="Log to these besides metrics.jsonl; each needs the extra of its name."),
 ]
+OnFlag = Annotated[str, tyro.conf.arg(metavar="local|ray|ray://HOST:PORT")]
 
 
 HELP_ALL = "--help-all"
@@ -79,6 +80,12 @@ class TrainFlags:
     trust: TrustFlag = False
     lanes: int = 0
     """How many seeds run side by side; 0 chooses by the device."""
+    devices: int = 0
+    """Over how many devices seeds are spread; 0: all that JAX sees. The result is the same."""
+    workers: int | None = None
+    """Processes that play the episodes of an environment which is stepped on the host; short for --env.workers."""
+    on: OnFlag = "local"
+    """Where these are: processes of this machine, or actors on a Ray cluster; the result is the same."""
     log: LogFlag = ()
     json: JsonFlag = False
 
@@ -100,7 +107,7 @@ def read_train_flags(arguments: list[str], notice: Callable[[str], None]) -> tup
         env=given.env,
         algo=given.algo,
         agent=flags.agent,
-        env_options=_env_options(flags, given),
+        env_options=_env_options(flags, given) | _workers(flags, given),
         seed=flags.seed,
         seeds=flags.seeds,
         lanes=flags.lanes,
@@ -109,6 +116,20 @@ def read_train_flags(arguments: list[str], notice: Callable[[str], None]) -> tup
         **features,
     )
     return config.resolved(), flags
+
+
+def _workers(flags: TrainFlags, given: "RunConfig") -> dict[str, Any]:
+    """How many processes play episodes, where that is said, and an environment that has any use for them."""
+    from pcpg.envs.adapters.names import is_on_host
+    from pcpg.envs.adapters.places import LOCAL, check_place
+
+    check_place(flags.on)
+    if not is_on_host(given.env) and (flags.workers is not None or flags.on != LOCAL):
+        raise Mistake(f"{given.env} is compiled, and plays its episodes where it learns: it has no workers")
+    workers = given.env_options.get("workers", 0) if flags.workers is None else flags.workers
+    if flags.on != LOCAL and not workers:
+        raise Mistake(f"--on {flags.on} is where workers are: say how many, as in --workers 8")
+    return {} if flags.workers is None else {"workers": workers}
 
 
 def _limits(flags: TrainFlags, given: "RunConfig") -> "Limits":
@@ -128,7 +149,7 @@ def _given_config(
     from pcpg.run_config import RunConfig
 
     words = _without_auto(arguments)
-    file = _value_of(words, "--config")
+    file = value_of(words, "--config")
     given = _read_config(Path(file)) if file else {}
     env_id = _environment_in(words)
     if env_id is None and "env" in given:
@@ -140,8 +161,8 @@ def _given_config(
     # Another environment, algorithm or feature map than the file's has other settings.
     for entry, settings, value in (
         ("env", "env_options", env_id),
-        ("algo", "agent", _value_of(words, "--algo")),
-        ("features", "feature_options", _value_of(words, "--features")),
+        ("algo", "agent", value_of(words, "--algo")),
+        ("features", "feature_options", value_of(words, "--features")),
     ):
         if value is None:
             continue
@@ -187,10 +208,10 @@ def _chosen(given: Mapping[str, Any], words: list[str]) -> dict[str, Any]:
     from pcpg.practice.budget import Limits
     from pcpg.run_config import chosen_by_a_look
 
-    asked = limits_of(_value_of(words, "--steps"), _value_of(words, "--time"), None)
+    asked = limits_of(value_of(words, "--steps"), value_of(words, "--time"), None)
     in_file = from_plain(Limits, given.get("limits", {}), "limits")
     limits = asked if asked.steps or asked.seconds else in_file
-    seed = _value_of(words, "--seed") or str(given.get("seed", 0))
+    seed = value_of(words, "--seed") or str(given.get("seed", 0))
     return chosen_by_a_look(given["env"], given.get("env_options", {}), limits, int(seed) if seed.isdigit() else 0)
 
 
@@ -301,7 +322,7 @@ def _environment_in(words: list[str]) -> str | None:
     return next((word for flag, word in pairs if (word in known or is_adapted(word)) and flag != "--out"), None)
 
 
-def _value_of(arguments: list[str], flag: str) -> str | None:
+def value_of(arguments: list[str], flag: str) -> str | None:
     """The value of a flag, given as `flag VALUE` or `flag=VALUE`; of the last one, where there are several."""
     value = None
     for index, argument in enumerate(arguments):

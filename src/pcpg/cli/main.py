@@ -191,6 +191,8 @@ def _load(home: str) -> Any:
 COMMANDS: dict[str, Command | Group] = {
     "train": FreeCommand("pcpg.cli.train:train", "Train on an environment and write a run folder."),
     "exploit": FreeCommand("pcpg.cli.train:exploit", "Train on the cover of a finished run, for any reward."),
+    "sweep": Command("pcpg.cli.sweep:Sweep", "Run many cells, here or on many machines; `sweep status DIR` looks."),
+    "tune": Command("pcpg.cli.tune:Tune", "Find good settings with Optuna, each trial a cell."),
     "resume": Command("pcpg.cli.train:Resume", "Resume an interrupted run, with the same result."),
     "evaluate": Command("pcpg.cli.inspect:Evaluate", "Play fresh episodes with the final policy of each seed."),
     "show": Command("pcpg.cli.inspect:Show", "Show where the policies of a cover went: visits by grid cell."),

@@ -20,11 +20,14 @@ from pcpg.cli.flags import (
     JsonFlag,
     LogFlag,
     Mistake,
+    OnFlag,
     StepsFlag,
     TimeFlag,
+    TrainFlags,
     TrustFlag,
     parse,
     read_train_flags,
+    value_of,
 )
 from pcpg.runs.errors import DiskFull, FolderInUse, FolderTaken
 from pcpg.runs.folder import RunFolder
@@ -38,13 +41,22 @@ if typing.TYPE_CHECKING:
 def train(arguments: list[str], console: Console) -> int:
     """Train as the arguments say, whose flags depend on the environment and the algorithm; the exit code."""
     with loading(console):
-        from pcpg.cli.plan import plan
-    config, flags = read_train_flags(arguments, lambda text: say(console, text, "yellow"))
-    check_loggers(flags.log)
-    folder = start_in(flags.out, config)
-    for line in plan(config, folder.path):
-        say(console, line, "dim")
-    return train_folder(folder, console, flags.json, flags.log, trust=True)
+        from pcpg.envs.adapters.places import LOCAL, workers_on
+    with workers_on(value_of(arguments, "--on") or LOCAL):  # features may be scaled by what workers play
+        config, flags = read_train_flags(arguments, lambda text: say(console, text, "yellow"))
+        check_loggers(flags.log)
+        return _train_here(config, flags, console)
+
+
+def _train_here(config: "RunConfig", flags: TrainFlags, console: Console) -> int:
+    from pcpg.cli.plan import plan
+    from pcpg.practice.program import on_devices
+
+    with on_devices(flags.devices):
+        folder = start_in(flags.out, config)
+        for line in plan(config, folder.path):
+            say(console, line, "dim")
+        return train_folder(folder, console, flags.json, flags.log, trust=True)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,6 +75,8 @@ class Resume:
     """End a seed when a policy's mean return over its counted episodes is at least this."""
     retry_failed: Flag = False
     """Let seeds that failed go on from where they did."""
+    on: OnFlag = "local"
+    """Where the workers of its environment are, if it has any."""
     trust: TrustFlag = False
     log: LogFlag = ()
     json: JsonFlag = False
@@ -77,7 +91,10 @@ class Resume:
             check_trust(folder, self.trust)
             folder = go_on(folder, steps=self.steps or None, time=self.time or None, until=self.until)
         asked = {"trust": self.trust, "retry_failed": self.retry_failed}
-        return train_folder(folder, console, self.json, self.log, **asked)
+        with loading(console):
+            from pcpg.envs.adapters.places import workers_on
+        with workers_on(self.on):
+            return train_folder(folder, console, self.json, self.log, **asked)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,9 +6,9 @@ played by `Players`, a fixed number of environments side by side, each from a se
 """
 
 import abc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import numpy as np
@@ -60,6 +60,7 @@ class Moved(NamedTuple):
     truncated: np.ndarray  # [n] bool
 
 
+@runtime_checkable
 class Players(Protocol):
     """Some environments side by side; all of one wave start together and are played to their ends."""
 
@@ -74,6 +75,15 @@ class Players(Protocol):
 
     def step(self, actions: np.ndarray, alive: np.ndarray) -> Moved:
         """Move those that are alive; what is given back for the others means nothing."""
+        ...
+
+
+@runtime_checkable
+class EpisodePlayers(Players, Protocol):
+    """Players that take whole episodes, each from somebody who plays it from its start to its end."""
+
+    def play(self, perform: Callable[[Players, Any, Any], Any], shared: Any, tasks: Sequence[Any]) -> list[Any]:
+        """What `perform(player, shared, task)` gives for each task, in the order of the tasks, whoever played which."""
         ...
 
 

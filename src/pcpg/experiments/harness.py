@@ -29,6 +29,10 @@ from pcpg.runs.disk import make_folder, write_file
 from pcpg.runs.folder import RunFolder
 from pcpg.runs.metrics import read_metrics
 from pcpg.state import NonFinite
+from pcpg.sweeps import plan as sweeps
+from pcpg.sweeps.local import Engine
+from pcpg.sweeps.status import SweepFolder
+from pcpg.sweeps.sweep import run_cells
 from pcpg.training.loop import Observer, device_kind, start_run, train_run
 
 Record = dict[str, Any]
@@ -117,11 +121,24 @@ def reproduce(
     flags: F,
     watch: Watch = lambda name: nullcontext(),
     notice: Callable[[str], None] = lambda text: None,
+    engine: Callable[[Path], Engine] | None = None,
 ) -> Results | None:
-    """Run all cells of an experiment that are not done and write its results; None if it was interrupted."""
+    """Run all cells of an experiment that are not done and write its results; None if it was interrupted.
+
+    With an engine, cells are trained there side by side, those of PC-PG first: the others get as many steps.
+    """
     out, part = Path(flags.out), getattr(flags, "part", "")
     if part in experiment.parts:
         experiment, out = importlib.import_module(experiment.parts[part]).EXPERIMENT, out / part
+    if engine is not None:
+        made = engine(out / "sweep")
+        try:
+            first = [cell for cell in experiment.cells(flags, []) if cell.config.algo.startswith("pcpg")]
+            train_cells(first, out, made, notice)
+            known = [record for cell in first if (record := run_or_read(cell, out, experiment.measure)) is not None]
+            train_cells(experiment.cells(flags, known), out, made, notice)
+        finally:
+            made.close()
     records: list[Record] = []
     for cell in experiment.cells(flags, records):
         record = run_or_read(cell, out, experiment.measure, watch)
@@ -134,6 +151,14 @@ def reproduce(
         records.append(record)
     summary = write_results(experiment, out)
     return Results(summary, experiment.table(summary), out)
+
+
+def train_cells(cells: Iterable[Cell], out: Path, engine: Engine, notice: Callable[[str], None]) -> None:
+    """Train the runs of all cells that have no record, side by side on an engine; what fails is told in its turn."""
+    wanted = [cell for cell in cells if _read_record(out / "cells" / f"{cell.name}.json") is None]
+    plain = [json.loads(json.dumps(cell.config.resolved().to_json())) for cell in wanted]
+    named = [sweeps.Cell(cell.name, cell.name, cell.name, one) for cell, one in zip(wanted, plain, strict=True)]
+    run_cells(sweeps.Plan(tuple(named)), SweepFolder(out / "sweep", out / "runs"), engine, notice=notice)
 
 
 # One cell.

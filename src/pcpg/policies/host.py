@@ -33,6 +33,8 @@ class Actor:
             self._policy, self._has_convolutions = jax.device_put(policy), True
             return
         self._has_convolutions = isinstance(policy.actor_body.layers[0], Conv)
+        if not self._has_convolutions:
+            self._policy = None  # the arrays below are all that it takes, here or in another process
         self._layers = [(np.asarray(layer.weight), np.asarray(layer.bias)) for layer in policy.actor_body.layers]
         self._head = np.asarray(policy.actor_head.weight), np.asarray(policy.actor_head.bias)
         seen = None if policy.normaliser is None else policy.normaliser.observations
@@ -52,6 +54,11 @@ class Actor:
         if self._log_std is None:
             return x
         return np.concatenate([x, np.broadcast_to(self._log_std, x.shape)], axis=-1)
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether acting takes a compiled program."""
+        return self._has_convolutions
 
     def _compiled(self, observations: np.ndarray) -> np.ndarray:
         # Another number of rows is another program: few are compiled if it is always a power of two.

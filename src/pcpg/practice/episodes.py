@@ -1,12 +1,13 @@
 """Episodes of an environment on the host: roll in through the cover, then act by the policy; all in NumPy."""
 
+import copy
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
 from pcpg.cover.rollin import RollIn
-from pcpg.envs.host import HostEnvironment, guarded
+from pcpg.envs.host import EpisodePlayers, HostEnvironment, Players, guarded
 from pcpg.envs.spaces import Discrete
 from pcpg.policies import host
 from pcpg.policies.networks import ActorCritic
@@ -39,47 +40,107 @@ def play(
 
     With `candidates` policies choose among these by number, and so are their actions recorded.
     """
-    steps, space = env.max_steps, env.action_space if candidates is None else Discrete(len(candidates))
-    seeds = rng.integers(2**31, size=num_episodes).tolist()
-    choices = host.draw(rng, space, steps, num_episodes)
-    shape = (steps, num_episodes)
-    seen = env.observation_space
-    played = Played(
-        np.zeros((steps + 1, num_episodes, *seen.shape), seen.dtype),
+    space = env.action_space if candidates is None else Discrete(len(candidates))
+    show = _Show(
+        _Cast(policy, roll_in, num_episodes),
+        *(env.observation_space, space, env.max_steps),
+        *(epsilon, greedy, candidates),
+    )
+    seeds = rng.integers(2**31, size=num_episodes)
+    choices = host.draw(rng, space, env.max_steps, num_episodes)
+    length = None if roll_in is None else np.asarray(roll_in.length)
+    players = env.players
+    # A compiled policy acts for all at once, here: to compile it in every process would take longer than it saves.
+    if isinstance(players, EpisodePlayers) and not show.cast.is_compiled:
+        lengths = [None] * num_episodes if length is None else length.tolist()
+        tasks = [
+            _Task(int(seeds[e]), _of(choices, e), lengths[e], int(show.cast.group[e])) for e in range(num_episodes)
+        ]
+        parts = [one._replace(length=None) for one in players.play(_one_episode, show, tasks)]
+        arrays = [np.concatenate(part, axis=1) for part in list(zip(*parts, strict=True))[:-1]]
+        return Played(*arrays, length=length)  # pyright: ignore[reportCallIssue]
+    played = _empty(show, num_episodes, length)
+    for first in range(0, num_episodes, players.count):
+        _perform(players, show, slice(first, min(first + players.count, num_episodes)), seeds, choices, played)
+    return played
+
+
+class _Show(NamedTuple):
+    """What all episodes have in common."""
+
+    cast: "_Cast"
+    seen: Any  # the space of observations
+    space: Any  # that of actions
+    steps: int
+    epsilon: float
+    greedy: bool
+    candidates: np.ndarray | None
+
+
+class _Task(NamedTuple):
+    """One episode: everything random in it, who rolls in, and for how long."""
+
+    seed: int
+    choices: host.Choices
+    length: int | None
+    group: int
+
+
+def _of(choices: host.Choices, episode: int) -> host.Choices:
+    one = slice(episode, episode + 1)
+    return host.Choices(choices.noise[:, one], choices.flips[one], choices.random[one])
+
+
+def _one_episode(player: Players, show: _Show, task: _Task) -> Played:
+    """An episode in the process of a worker."""
+    length = None if task.length is None else np.full(1, task.length, np.int32)
+    cast = show.cast.alone(task.group, length)
+    played = _empty(show, 1, length)
+    _perform(player, show._replace(cast=cast), slice(0, 1), np.array([task.seed]), task.choices, played)
+    return played
+
+
+def _empty(show: _Show, num_episodes: int, length: np.ndarray | None) -> Played:
+    shape, seen, space = (show.steps, num_episodes), show.seen, show.space
+    return Played(
+        np.zeros((show.steps + 1, num_episodes, *seen.shape), seen.dtype),
         np.zeros((*shape, *space.shape), space.dtype),
         np.zeros(shape, np.float32),
         np.zeros(shape, bool),
         np.zeros(shape, bool),
         np.zeros(shape, bool),
-        None if roll_in is None else np.asarray(roll_in.length),
+        length,
     )
-    cast = _Cast(policy, roll_in, num_episodes)
-    for first in range(0, num_episodes, env.players.count):
-        wave = slice(first, min(first + env.players.count, num_episodes))
-        with guarded(env.players):
-            observations = env.players.reset(seeds[wave])
-        alive = np.ones(len(observations), bool)
-        for t in range(steps):
-            played.observations[t, wave] = observations
-            if not alive.any():
-                continue  # those that have ended stay where they are
-            outputs = cast.outputs(t, wave, played.observations[t, wave], alive, host.num_parameters(space))
-            actions = host.choose(space, outputs, choices.noise[t, wave], greedy=greedy)
-            if played.length is not None:
-                flip = (played.length[wave] == t) & (choices.flips[wave] < epsilon)
-                actions[flip] = choices.random[wave][flip]
-            with guarded(env.players):
-                moved = env.players.step(actions if candidates is None else candidates[actions], alive)
-            observations = np.where(_like(alive, moved.observations), moved.observations, observations)
-            played.actions[t, wave] = actions
-            played.rewards[t, wave] = np.where(alive, moved.rewards, 0.0)
-            played.terminated[t, wave] = moved.terminated & alive
-            # An episode that goes beyond the horizon is cut here.
-            played.truncated[t, wave] = (moved.truncated | (t == steps - 1)) & alive & ~moved.terminated
-            played.alive[t, wave] = alive
-            alive = alive & ~(moved.terminated | moved.truncated)
-        played.observations[steps, wave] = observations
-    return played
+
+
+def _perform(
+    players: Players, show: _Show, wave: slice, seeds: np.ndarray, choices: host.Choices, played: Played
+) -> None:
+    """Play some episodes side by side, to their ends."""
+    cast, space, steps, candidates = show.cast, show.space, show.steps, show.candidates
+    with guarded(players):
+        observations = players.reset(seeds[wave].tolist())
+    alive = np.ones(len(observations), bool)
+    for t in range(steps):
+        played.observations[t, wave] = observations
+        if not alive.any():
+            continue  # those that have ended stay where they are
+        outputs = cast.outputs(t, wave, played.observations[t, wave], alive, host.num_parameters(space))
+        actions = host.choose(space, outputs, choices.noise[t, wave], greedy=show.greedy)
+        if played.length is not None:
+            flip = (played.length[wave] == t) & (choices.flips[wave] < show.epsilon)
+            actions[flip] = choices.random[wave][flip]
+        with guarded(players):
+            moved = players.step(actions if candidates is None else candidates[actions], alive)
+        observations = np.where(_like(alive, moved.observations), moved.observations, observations)
+        played.actions[t, wave] = actions
+        played.rewards[t, wave] = np.where(alive, moved.rewards, 0.0)
+        played.terminated[t, wave] = moved.terminated & alive
+        # An episode that goes beyond the horizon is cut here.
+        played.truncated[t, wave] = (moved.truncated | (t == steps - 1)) & alive & ~moved.terminated
+        played.alive[t, wave] = alive
+        alive = alive & ~(moved.terminated | moved.truncated)
+    played.observations[steps, wave] = observations
 
 
 class _Cast:
@@ -88,12 +149,23 @@ class _Cast:
     def __init__(self, policy: Any, roll_in: RollIn | None, num_episodes: int) -> None:
         self.policy = host.Actor(policy)
         self.rollers: list[host.Actor] = []
-        self.length = np.zeros(num_episodes, np.int32)
+        self.length = self.group = np.zeros(num_episodes, np.int32)
         if roll_in is not None:
             groups = jax.tree.leaves(roll_in.policies)[0].shape[0]
             self.length = np.asarray(roll_in.length)
             self.rollers = [host.Actor(_member(roll_in.policies, index)) for index in range(groups)]
             self.group = np.arange(num_episodes) * groups // num_episodes
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether somebody's acting takes a compiled program."""
+        return any(actor.is_compiled for actor in (self.policy, *self.rollers))
+
+    def alone(self, group: int, length: np.ndarray | None) -> "_Cast":
+        """Those who act in one episode."""
+        made = copy.copy(self)
+        made.length, made.group = np.zeros(1, np.int32) if length is None else length, np.full(1, group)
+        return made
 
     def outputs(self, t: int, wave: slice, observations: np.ndarray, alive: np.ndarray, size: int) -> np.ndarray:
         """Parameters of the action distributions [n, size]; zeros where the episode is over."""

@@ -2,18 +2,23 @@
 
 On a CPU the program is that of ONE seed, called for several seeds at once from threads: the same machine code
 whatever runs beside it. On an accelerator it is a `vmap` of a fixed width, padded with copies: there a lane does
-not depend on its place or its neighbours, but another width is another program with other rounding.
+not depend on its place or its neighbours, but another width is another program with other rounding. Where there are
+several devices, batches of seeds take turns on them: the same program on each.
 """
 
+import contextlib
+import contextvars
 import operator
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Generic, TypeVar
 
 import jax
 import numpy as np
+
+from pcpg.config import ConfigError
 
 Inputs = TypeVar("Inputs")
 Outputs = TypeVar("Outputs")
@@ -34,6 +39,28 @@ def available_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
 
 
+_DEVICES = contextvars.ContextVar("pcpg-devices", default=0)
+
+
+@contextlib.contextmanager
+def on_devices(count: int) -> Iterator[None]:
+    """In here seeds are spread over the first so many devices; 0: over all."""
+    there = len(jax.devices())
+    if not 0 <= count <= there:
+        raise ConfigError(f"devices must be 0 (all) or at most the {there} that JAX sees here, got {count}")
+    token = _DEVICES.set(count)
+    try:
+        yield
+    finally:
+        _DEVICES.reset(token)
+
+
+def devices() -> list[Any]:
+    """Those that seeds are spread over: of one kind, since another kind computes other bits."""
+    found = [device for device in jax.devices() if device.device_kind == jax.devices()[0].device_kind]
+    return found[: _DEVICES.get() or None]
+
+
 def in_threads(function: Callable[[Item], Made], items: Iterable[Item]) -> list[Made]:
     """What a function makes of each item, on all cores: for work of NumPy and LAPACK that holds no lock."""
     with ThreadPoolExecutor(available_cores()) as pool:
@@ -52,7 +79,7 @@ class Program(Generic[Inputs, Outputs]):
         options = {"xla_cpu_multi_thread_eigen": False} if jax.default_backend() == "cpu" else {}
         mapped = function if lanes == 1 else jax.vmap(function, in_axes=(axes,))
         self._jitted = jax.jit(mapped, compiler_options=options)
-        self._compiled: Callable[[Any], Any] | None = None
+        self._compiled: dict[Any, Callable[[Any], Any]] = {}  # by device
 
     def __call__(self, inputs: Sequence[Inputs]) -> list[Outputs]:
         """The outputs for each seed's inputs, as NumPy arrays."""
@@ -60,22 +87,25 @@ class Program(Generic[Inputs, Outputs]):
             return []
         batches = [inputs[i : i + self.lanes] for i in range(0, len(inputs), self.lanes)]
         packed = [_pack(batch, self.lanes, self.axes) for batch in batches]
-        compiled = self._compile(packed[0])
-        with ThreadPoolExecutor(max_workers=available_cores() if self.lanes == 1 else 1) as pool:
-            outputs = list(pool.map(lambda arguments: jax.device_get(compiled(arguments)), packed))
+        places = devices()
+        compiled = [self._compile(packed[0], device) for device in places[: len(packed)]]
+        turns = [compiled[number % len(compiled)] for number in range(len(packed))]
+        with ThreadPoolExecutor(max_workers=available_cores() if self.lanes == 1 else len(compiled)) as pool:
+            outputs = list(pool.map(lambda run, arguments: jax.device_get(run(arguments)), turns, packed))
         return [
             lane
             for batch, output in zip(batches, outputs, strict=True)
             for lane in _unpack(output, len(batch), self.lanes)
         ]
 
-    def _compile(self, arguments: Any) -> Callable[[Any], Any]:
-        if self._compiled is None:
+    def _compile(self, arguments: Any, device: Any) -> Callable[[Any], Any]:
+        if device not in self._compiled:
             start = time.perf_counter()
-            self._compiled = self._jitted.lower(arguments).compile()
+            with jax.default_device(device) if device != jax.devices()[0] else contextlib.nullcontext():
+                self._compiled[device] = self._jitted.lower(arguments).compile()
             self.compile_seconds += time.perf_counter() - start
             self.compilations += 1
-        return self._compiled
+        return self._compiled[device]
 
 
 class Programs(Generic[Inputs, Outputs]):

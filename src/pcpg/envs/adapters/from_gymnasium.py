@@ -14,6 +14,7 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.vector import VectorEnv
 
+from pcpg.envs.adapters.places import LOCAL, place
 from pcpg.envs.adapters.players import PlainPlayers, VectorPlayers
 from pcpg.envs.adapters.spaces import Actions, Observations, actions_of, observations_of
 from pcpg.envs.adapters.workers import WorkerPlayers
@@ -137,7 +138,12 @@ class GymnasiumEnv(HostEnvironment):
         if isinstance(self._first, VectorEnv):
             return VectorPlayers(self._first, self._observations, self._actions)
         if self.workers:
-            return WorkerPlayers(self.make, self.workers, self._observations, self._actions, self.step_timeout)
+            stage = (self.make, self._observations, self._actions)
+            if place() == LOCAL:
+                return WorkerPlayers(stage, self.workers, self.step_timeout)
+            from pcpg.envs.adapters.ray_workers import ray_players
+
+            return ray_players(place(), stage, self.workers, self.step_timeout, self.max_steps)
         envs = [self._first, *(self.make() for _ in range(self.num_envs - 1))]
         return PlainPlayers(envs, self._observations, self._actions, self.step_timeout)
 
