@@ -19,9 +19,10 @@ from scipy import stats
 
 from pcpg.algorithms import label, preset
 from pcpg.api import Run
+from pcpg.config import BaselineConfig
 from pcpg.experiments import harness
 from pcpg.experiments.harness import Cell, Experiment, Record, Scale, Summary
-from pcpg.practice.budget import Limits
+from pcpg.practice.budget import Limits, fewest_steps
 from pcpg.practice.choice import STEPS
 from pcpg.run_config import RunConfig, chosen_by_a_look
 
@@ -107,6 +108,9 @@ def make_cell(flags: Flags, name: str, algo: str, budget: int = 0) -> Cell:
         config = RunConfig.from_json(run | chosen_by_a_look(task.env, task.options, limits, flags.seed))
     else:
         config = RunConfig(algo=algo, agent=preset(task.env, algo), limits=limits, **run)
+        if isinstance(config.agent, BaselineConfig):  # where PC-PG needed very little, a baseline has more
+            least = fewest_steps(config.agent, config.checked().make_env())
+            config = dataclasses.replace(config, limits=Limits(steps=max(limits.steps, least)))
     command = f"pcpg reproduce environments --scale {flags.scale} --tasks {name} --algos {algo}"
     return Cell(f"{name}-{algo}", config.resolved(), f"{command} --seeds {seeds} --seed {flags.seed}")
 

@@ -190,6 +190,11 @@ def budgeted(config: AgentConfig, env: Environment, limits: Limits, used: int = 
     return _with_room(config, room) if is_free else config
 
 
+def fewest_steps(config: AgentConfig, env: Environment) -> int:
+    """The smallest budget that holds three rounds of PPO, made as small as rounds may be."""
+    return 3 * steps_of_round(_with_smaller_rounds(sized(config, env), env, 1), env)
+
+
 def _with_room(config: Any, policies: int) -> Any:
     explore = dataclasses.replace(config.explore, max_policies=max(config.explore.max_policies, policies))
     return dataclasses.replace(config, explore=explore)
