@@ -27,20 +27,21 @@ def shared_programs() -> Iterator[None]:
         make(self, function, lanes, axes)
         self._made_of = (_named(function), lanes, repr(axes))
 
-    def compiled(self: Any, arguments: Any) -> Any:
-        if self._compiled is not None:
-            return self._compiled
+    def compiled(self: Any, arguments: Any, device: Any) -> Any:
+        if device in self._compiled:
+            return self._compiled[device]
         kinds = [(np.shape(leaf), np.asarray(leaf).dtype) for leaf in jax.tree.leaves(arguments)]
-        key = (*self._made_of, jax.tree.structure(arguments), tuple(kinds))
+        key = (*self._made_of, device, jax.tree.structure(arguments), tuple(kinds))
         try:
-            self._compiled = _shared.get(key)
+            known = _shared.get(key)
         except TypeError:  # made of something that cannot be compared
-            return compile_alone(self, arguments)
-        if self._compiled is None:
-            _shared[key] = compile_alone(self, arguments)
+            return compile_alone(self, arguments, device)
+        if known is None:
+            _shared[key] = compile_alone(self, arguments, device)
         else:
+            self._compiled[device] = known
             self.compilations += 1
-        return self._compiled
+        return self._compiled[device]
 
     Program.__init__, Program._compile = remember, compiled
     try:
