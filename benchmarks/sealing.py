@@ -1,6 +1,8 @@
 """What it costs to seal a run: the share of a round's time that the manifest takes, on the lock at H = 10.
 
-python benchmarks/sealing.py --rounds 8
+    python benchmarks/sealing.py
+
+prints it and writes results/sealing.json. A sync takes as long as the disk is busy: the load is kept as well.
 """
 
 import argparse
@@ -10,6 +12,8 @@ import statistics
 import tempfile
 import time
 from pathlib import Path
+
+from run import HERE, provenance
 
 from pcpg.run_config import RunConfig
 from pcpg.runs.metrics import read_metrics
@@ -23,7 +27,7 @@ class Enough(Exception):
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="The cost of sealing a run.")
-    parser.add_argument("--rounds", type=int, default=8)
+    parser.add_argument("--rounds", type=int, default=24)
     parser.add_argument("--horizon", type=int, default=10)
     parser.add_argument("--seeds", type=int, default=1)
     asked = parser.parse_args()
@@ -49,14 +53,17 @@ def main() -> None:
         rounds = [record["seconds"] for record in read_metrics(folder.timings)][1:]  # the first has no updates
     seals = spent[2:]
     result = {
+        "provenance": provenance(),
         "horizon": asked.horizon,
         "seeds": asked.seeds,
         "rounds": len(rounds),
         "median_round_seconds": statistics.median(rounds),
         "median_seal_seconds": statistics.median(seals),
+        "share_of_medians": statistics.median(seals) / (statistics.median(rounds) + statistics.median(seals)),
         "share": sum(seals) / (sum(rounds) + sum(seals)),
     }
-    print(json.dumps(result))
+    (HERE / "results" / "sealing.json").write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+    print(json.dumps({name: value for name, value in result.items() if name != "provenance"}))
 
 
 if __name__ == "__main__":

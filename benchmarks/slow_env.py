@@ -1,10 +1,11 @@
 """Steps per second of an environment that takes 5 ms a step, with more and more workers; into results/slow-env.json.
 
-    python benchmarks/slow_env.py                       ours, processes and Ray actors
-    PEER=.venv-peers/bin/python ... --peer PATH         beside SB3's SubprocVecEnv, in the peers' environment
+    python benchmarks/slow_env.py                                               ours, processes and Ray actors
+    python benchmarks/slow_env.py --peer benchmarks/.venv-peers/bin/python      beside SB3's SubprocVecEnv
 
 The environment sleeps, so workers cost no core. Every count plays the same episodes, bit for bit, also with two workers
-killed on the way; efficiency is the rate beside that of as many ideal workers, each with 200 steps a second.
+killed on the way; efficiency is the rate beside that of as many ideal workers, each with 200 steps a second. `bare` are
+processes that step the environment and do nothing else: on a busy machine not even they reach that.
 """
 
 import argparse
@@ -77,6 +78,26 @@ def measure(on: str, count: int, *, kill: bool = False) -> dict[str, Any]:
     }
 
 
+def bare(count: int) -> dict[str, Any]:
+    """As many processes that step the environment and do nothing else: what this machine allows at this moment."""
+    words = [sys.executable, str(HERE / "peers" / "slow.py"), str(STEP), str(LENGTH), str(EPISODES * LENGTH)]
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    each: list[Any] = [subprocess.Popen(words, **pipes) for _ in range(count)]
+    for one in each:
+        one.stdout.readline()
+    began = time.perf_counter()
+    for one in each:
+        one.stdin.write("go\n")
+        one.stdin.flush()
+    for one in each:
+        one.stdout.readline()
+    seconds = time.perf_counter() - began
+    for one in each:
+        one.communicate()
+    steps = count * EPISODES * LENGTH
+    return {"steps_per_second": round(steps / seconds, 1), "efficiency": round(steps / seconds * STEP / count, 3)}
+
+
 def peer(python: str, script: str, count: int) -> dict[str, Any]:
     """A peer's rate, in its own environment."""
     words = [
@@ -101,10 +122,11 @@ def main() -> None:
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--peer", default="", help="Python with Stable-Baselines3")
-    parser.add_argument("--rllib", default="", help="Python with Ray RLlib and Torch")
     parser.add_argument("--out", type=Path, default=HERE / "results" / "slow-env.json", help="file to write")
     asked = parser.parse_args()
     results: dict[str, Any] = {"provenance": provenance(), "seconds_of_a_step": STEP, "steps_of_an_episode": LENGTH}
+    results["bare"] = {str(count): bare(count) for count in COUNTS}
+    print("bare", json.dumps(results["bare"]), flush=True)
     for on in ("local", "ray"):
         results[on] = {str(count): measure(on, count) for count in COUNTS}
         whole, cut = measure(on, 4, kill=True), measure(on, 8, kill=True)
@@ -112,10 +134,9 @@ def main() -> None:
         print(on, json.dumps(results[on]), flush=True)
     found = {results[on][str(count)]["episodes_sha256"] for on in ("local", "ray") for count in COUNTS}
     results["same_bytes_for_every_count_and_place"] = len(found) == 1
-    for name, python, script in (("sb3", asked.peer, "sb3_workers.py"), ("rllib", asked.rllib, "rllib_workers.py")):
-        if python:
-            results[name] = {str(count): peer(python, script, count) for count in COUNTS}
-            print(name, json.dumps(results[name]), flush=True)
+    if asked.peer:
+        results["sb3"] = {str(count): peer(asked.peer, "sb3_workers.py", count) for count in COUNTS}
+        print("sb3", json.dumps(results["sb3"]), flush=True)
     asked.out.write_text(json.dumps(results, indent=2) + "\n")
 
 

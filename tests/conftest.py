@@ -64,6 +64,15 @@ def no_network() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="module")
+def compile_once() -> Iterator[None]:
+    """Runs of a file compile each program once; not for a file that puts functions in the place of others."""
+    from tests.programs import shared_programs
+
+    with shared_programs():
+        yield
+
+
 @pytest.fixture
 def unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
     """No signatures are checked: for what the library itself refuses."""

@@ -1,17 +1,18 @@
 """Random damage to run folders: `python -m tests.fuzz --mutations 2000`.
 
-Folders of several algorithms, finished and unfinished, get one random change in one file. Then everything that reads
-them is asked. An answer may be the same as before, another one with a notice, or a refusal in words; an answer that is
-another one without a word is a silent change, any other exception a traceback, and more than a minute a hang.
+Folders of several algorithms, finished and unfinished, get a random change in one file, are mixed with the files of
+another, get something added, or are forged (see tests/damage.py). Then everything that reads them is asked. An answer
+may be the same as before, another one with a notice, or a refusal in words; an answer that is another one without a
+word is a silent change, any other exception a traceback, and more than a minute a hang. What is forged may change the
+answer: its author sealed it.
 """
 
 import argparse
 import contextlib
 import dataclasses
+import gc
 import hashlib
-import os
 import random
-import resource
 import shutil
 import signal
 import sys
@@ -22,7 +23,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -34,9 +35,12 @@ from pcpg.reports.read import read_run
 from pcpg.reports.visits import read_visits
 from pcpg.runs.errors import RunError
 from pcpg.runs.folder import RunFolder
-from pcpg.runs.manifest import read_manifest
+from pcpg.runs.manifest import MANIFEST, read_manifest
 from pcpg.runs.verify import DAMAGED, verify
+from pcpg.training.exploit import exploit_defaults
 from pcpg.training.loop import train_run
+from tests.damage import WAYS, add, forge, mix, swap
+from tests.programs import shared_programs
 
 PPO = {"num_updates": 1, "num_episodes": 16, "hidden": [8]}
 PCPG: dict[str, Any] = {
@@ -47,11 +51,17 @@ PCPG: dict[str, Any] = {
 LOCK: dict[str, Any] = {"env": "CombinationLock-v0", "horizon": 2, "seeds": 2}
 RUNS: dict[str, dict[str, Any]] = {
     "pcpg": LOCK | {"algo": "pcpg", "features": "random-mlp", "feature_options": {"num_features": 8}, "config": PCPG},
+    "pcpg-other": LOCK
+    | {"features": "random-mlp", "feature_options": {"num_features": 8}}
+    | {"algo": "pcpg", "config": PCPG | {"explore": PCPG["explore"] | {"bonus_coef": 3.0}}},
     "ppo-rnd": LOCK | {"algo": "ppo-rnd", "config": {"ppo": PPO, "budget": 300, "visit_episodes": 16}},
     "host": {"env": "gymnasium:FrozenLake-v1", "max_steps": 8, "num_envs": 4, "config": PCPG},
     "kept-data": LOCK | {"algo": "pcpg-replay", "config": {"explore": {"num_episodes": 8, "patience": 1}}},
 }
-SECONDS = 60
+SECONDS, MOST_MEMORY = 60, 1.0  # of one question; memory in GB
+BAD = ("silent", "traceback", "hang", "unnoticed", "memory")
+TAKEN: list[tuple[float, float]] = [(0.0, 0.0)]
+"""The memory that each question took, and the process with it."""
 
 
 class Hang(BaseException):
@@ -99,91 +109,6 @@ def _stop_at(step: int) -> Callable[[Any], None]:
     return observer
 
 
-# The damage.
-
-
-def flip(path: Path, rng: random.Random) -> None:
-    data = bytearray(path.read_bytes() or b"\0")
-    data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
-    path.write_bytes(data)
-
-
-def cut(path: Path, rng: random.Random) -> None:
-    data = path.read_bytes()
-    path.write_bytes(data[: rng.randrange(len(data) + 1)])
-
-
-def drop(path: Path, rng: random.Random) -> None:
-    path.unlink()
-
-
-def zero(path: Path, rng: random.Random) -> None:
-    data = bytearray(path.read_bytes())
-    start = rng.randrange(len(data) + 1)
-    end = min(len(data), start + rng.randrange(1, 4096))
-    data[start:end] = bytes(end - start)
-    path.write_bytes(data)
-
-
-def digit(path: Path, rng: random.Random) -> None:
-    """Another digit in a text; what it says stays well-formed."""
-    data = bytearray(path.read_bytes())
-    places = [i for i, byte in enumerate(data) if chr(byte).isdigit()]
-    if places:
-        data[rng.choice(places)] = ord(rng.choice("0123456789"))
-    path.write_bytes(data)
-
-
-def lines(path: Path, rng: random.Random) -> None:
-    """A line is lost, doubled, or changes places with another."""
-    parts = path.read_bytes().splitlines(keepends=True) or [b"\n"]
-    place, way = rng.randrange(len(parts)), rng.randrange(3)
-    if way == 0:
-        del parts[place]
-    elif way == 1:
-        parts.insert(place, parts[place])
-    else:
-        other = rng.randrange(len(parts))
-        parts[place], parts[other] = parts[other], parts[place]
-    path.write_bytes(b"".join(parts))
-
-
-def grow(path: Path, rng: random.Random) -> None:
-    with path.open("r+b") as file:
-        file.truncate(path.stat().st_size + rng.choice([1, 100, 1 << 20, 10 << 30]))
-
-
-def link(path: Path, rng: random.Random) -> None:
-    path.unlink()
-    path.symlink_to(rng.choice(["/dev/zero", "/etc/hostname", "/nowhere"]))
-
-
-def pipe(path: Path, rng: random.Random) -> None:
-    path.unlink()
-    os.mkfifo(path)
-
-
-def folder(path: Path, rng: random.Random) -> None:
-    path.unlink()
-    path.mkdir()
-
-
-def noise(path: Path, rng: random.Random) -> None:
-    path.write_bytes(rng.randbytes(rng.choice([0, 1, 8, 1000])))
-
-
-WAYS = (flip, flip, flip, cut, cut, drop, zero, digit, digit, lines, grow, link, pipe, folder, noise)
-
-
-def swap(path: Path, others: list[Path], run: Path, rng: random.Random) -> None:
-    """A file of the same name from another run, or another file of the same kind from this one."""
-    name = path.relative_to(run)
-    same = [other / name for other in others if (other / name).is_file()]
-    same += [one for one in run.rglob(f"*{path.suffix}") if one != path and one.is_file()]
-    if same:
-        shutil.copy(rng.choice(same), path)
-
-
 # The questions. Each gives an answer that can be compared, and a list of what was said beside it.
 
 Asked = Callable[[Path, list[str]], Any]
@@ -199,6 +124,7 @@ def digest(tree: Any) -> str:
 
 def ask_load(path: Path, said: list[str]) -> Any:
     run = pcpg.load(path)
+    said += [] if run.is_finished else ["it is not finished"]
     policies = [digest(policy.network) for policy in (*run.policies, *run.best_policies)]
     covers = [digest(cover) for cover in run.covers] if run.config.algo == "pcpg" else []
     features = digest(run.features) if run.config.algo == "pcpg" else ""
@@ -207,14 +133,14 @@ def ask_load(path: Path, said: list[str]) -> Any:
 
 def ask_report(path: Path, said: list[str]) -> Any:
     run = read_run(path)
-    said += [note for note in run.notes if "not finished" not in note]
+    said += run.notes
     shown = dataclasses.asdict(dataclasses.replace(run, path=Path(), covers={}, notes=()))
     return shown, {seed: digest(tuple(cover)) for seed, cover in run.covers.items()}, run.solved_return
 
 
 def ask_page(path: Path, said: list[str]) -> Any:
     run = read_run(path)
-    said += [note for note in run.notes if "not finished" not in note]
+    said += run.notes
     return render([dataclasses.replace(run, path=Path("run"), notes=())])
 
 
@@ -229,21 +155,29 @@ def ask_verify(path: Path, said: list[str]) -> Any:
     return "asked"
 
 
+def ask_exploit(path: Path, said: list[str]) -> Any:
+    source = exploit_defaults(RunFolder.open(path)).source
+    return {name: value for name, value in source.items() if name != "run"}
+
+
 def ask_resume(path: Path, said: list[str]) -> Any:
     train_run(RunFolder.open(path), notice=said.append)
     files = [path / name for name in ("metrics.jsonl", "policy.safetensors", "summary.json")]
-    return {file.name: file.read_bytes() for file in [*files, *sorted((path / "cover").glob("*"))]}
+    return {file.name: file.read_bytes() for file in [*files, *sorted((path / "cover").glob("[0-9]*.safetensors"))]}
 
 
-QUESTIONS: dict[str, Asked] = {"load": ask_load, "report": ask_report, "show": ask_show, "verify": ask_verify}
+QUESTIONS: dict[str, Asked] = {
+    "load": ask_load,
+    "report": ask_report,
+    "show": ask_show,
+    "verify": ask_verify,
+    "exploit": ask_exploit,
+}
 
 
-def questions_for(name: str, number: int) -> Iterator[tuple[str, Asked]]:
-    for question, ask in QUESTIONS.items():
-        if question == "load" and "unfinished" in name:
-            continue
-        yield question, ask
-    if number % 10 == 0:
+def questions_for(number: int) -> Iterator[tuple[str, Asked]]:
+    yield from QUESTIONS.items()
+    if number % 20 == 0:
         yield "page", ask_page
     yield "resume", ask_resume  # last: it changes the folder
 
@@ -288,21 +222,24 @@ def fuzz(
     root: Path | None = None,
     say: Callable[[str], None] = print,
     kinds: Sequence[str] = tuple(RUNS),
+    first: int = 0,
 ) -> Counter[str]:
-    """Damage folders so many times; how the questions ended."""
+    """Damage folders so many times; how the questions ended, from mutation `first` on."""
     root = root or Path(tempfile.mkdtemp(prefix="pcpg-fuzz-"))
     folders = make_folders(root / "whole", kinds)
     work = root / "work"
     expected: dict[tuple[str, str], Any] = {}
+    usual: set[str] = set()  # what is said of the unfinished ones
     for name, whole in folders.items():
-        for question, ask in questions_for(name, 0):
+        for question, ask in questions_for(0):
             shutil.rmtree(work, ignore_errors=True)
             how, answer, said = answer_of(ask, shutil.copytree(whole, work))
-            if how != "answered" and question != "show":
+            if how not in ("answered", "refused") or (how == "refused" and question not in ("show", "exploit")):
                 raise AssertionError(f"{name}: {question} of a whole folder: {how} {answer}")
-            if said:
+            if any("not finished" not in text or "unfinished" not in name for text in said):
                 raise AssertionError(f"{name}: {question} of a whole folder says {said}")
             expected[name, question] = answer if how == "answered" else None
+            usual |= {f"{name} {text}" for text in said}
     counts: Counter[str] = Counter()
     rng = random.Random(seed)
     began = time.monotonic()
@@ -310,36 +247,76 @@ def fuzz(
         name = rng.choice(list(folders))
         shutil.rmtree(work, ignore_errors=True)
         shutil.copytree(folders[name], work)
-        files = sorted(path for path in work.rglob("*") if path.is_file() and path.name != ".lock")
-        path, what = rng.choice(files), rng.randrange(len(WAYS) + 2)
-        before = path.read_bytes()
-        if what < len(WAYS):
-            WAYS[what](path, rng)
-        else:
-            swap(path, list(folders.values()), work, rng)
-        manifest = read_manifest(folders[name])
-        name_inside = path.relative_to(work).as_posix().replace("arrays.safetensors", "state.json")
-        is_sealed = name_inside in {*manifest.files, *manifest.lines, "manifest.json"}  # else of a round not saved yet
-        harm = WAYS[what].__name__ if what < len(WAYS) else "swap"
-        lines_only = {} if manifest.finished else manifest.lines
-        most = lines_only[name_inside].length if name_inside in lines_only else None
-        is_same = not path.is_symlink() and path.is_file() and _same(path, before, most)
-        for question, ask in questions_for(name, number):
-            how, answer, said = answer_of(ask, work)
-            if how == "answered" and question != "verify" and answer != expected[name, question] and not said:
-                how = "silent"
-            if question == "verify" and how == "answered" and not said and not is_same and is_sealed:
+        harm = damaged(name, folders, work, rng)
+        if number < first:
+            continue
+        for question, ask in questions_for(number):
+            if harm.way == "forge" and question == "resume" and not harm.file.startswith(TIED):
+                continue  # whoever asks for a million updates gets them, and for other weights as well
+            with most_memory() as taken:
+                how, answer, said = answer_of(ask, work)
+            if taken[0] > MOST_MEMORY:
+                how = "memory"
+            said = [text for text in said if f"{name} {text}" not in usual]
+            if how == "answered" and question in harm.compared and not said:
+                whole = [expected[other, question] for other in (folders if harm.way == "mix" else [name])]
+                how = "answered" if answer in whole else "silent"
+            if question == "verify" and how == "answered" and not said and harm.is_to_be_noticed:
                 how = "unnoticed"
             counts[f"{question} {how}"] += 1
             counts[how] += 1
-            if how in ("silent", "traceback", "hang", "unnoticed"):
-                say(f"{how}: {question} of {name} after {harm} of {path.relative_to(work)} (mutation {number})")
+            if how in BAD:
+                say(f"{how}: {question} of {name} after {harm.way} of {harm.file} (mutation {number}, seed {seed})")
                 if how in ("traceback", "hang"):
                     say(str(answer)[-1500:])
+        if number % 25 == 24:
+            jax.clear_caches()
+            gc.collect()
         if number % 100 == 99:
             say(f"{number + 1} mutations, {time.monotonic() - began:.0f} s: {dict(counts)}")
     shutil.rmtree(root, ignore_errors=True)
     return counts
+
+
+class Harm(NamedTuple):
+    """What was done to a folder."""
+
+    way: str
+    file: str
+    compared: tuple[str, ...]  # the questions whose answers must be as before, or told
+    is_to_be_noticed: bool = False  # by `verify`
+
+
+TIED = ("manifest.json", "summary.json", "environment.json", "metrics.jsonl", "timings.jsonl")
+"""What holds a run together, but nothing that training computes with."""
+EVERYTHING = ("load", "report", "show", "page", "exploit", "resume")
+
+
+def damaged(name: str, folders: dict[str, Path], work: Path, rng: random.Random) -> Harm:
+    """Damage a copy of a folder in one of all ways."""
+    chance = rng.random()
+    if chance < 0.2:
+        return Harm("forge", forge(work, rng), ())
+    if chance < 0.3:
+        mix(work, list(folders.values()), rng)
+        return Harm("mix", "", ("resume",))  # between two moments of a run the other answers are those of a third
+    if chance < 0.4:
+        return Harm("add", add(work, rng), EVERYTHING)
+    files = sorted(path for path in work.rglob("*") if path.is_file() and path.name != ".lock")
+    path, what = rng.choice(files), rng.randrange(len(WAYS) + 2)
+    before, manifest = path.read_bytes(), read_manifest(work)
+    if what < len(WAYS):
+        WAYS[what](path, rng)
+    else:
+        swap(path, list(folders.values()), work, rng)
+    name_inside = path.relative_to(work).as_posix().replace("arrays.safetensors", "state.json")
+    is_sealed = name_inside in {*manifest.files, *manifest.lines, MANIFEST}  # else of a round not saved yet
+    lines_only = {} if manifest.finished else manifest.lines
+    most = lines_only[name_inside].length if name_inside in lines_only else None
+    is_same = not path.is_symlink() and path.is_file() and _same(path, before, most)
+    way = WAYS[what].__name__ if what < len(WAYS) else "swap"
+    is_older = way == "swap" and name_inside == MANIFEST  # one of an earlier moment is a manifest of this run
+    return Harm(way, name_inside, EVERYTHING, is_sealed and not is_same and not is_older)
 
 
 def _same(path: Path, before: bytes, most: int | None) -> bool:
@@ -350,28 +327,45 @@ def _same(path: Path, before: bytes, most: int | None) -> bool:
         return file.read(len(before))[:most] == before[:most]
 
 
-def peak_memory() -> float:
-    """The most memory of this process so far, in GB; the system's `ru_maxrss` has that of whoever started it too."""
-    status = Path("/proc/self/status")
-    if status.exists():
-        line = next(line for line in status.read_text(encoding="ascii").splitlines() if line.startswith("VmHWM"))
-        return int(line.split()[1]) / 1e6
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+@contextlib.contextmanager
+def most_memory() -> Iterator[list[float]]:
+    """The most memory, in GB, that this process took in here on top of what it had; 0 where the system does not tell.
+
+    What resumed runs leave in JAX's caches adds up over thousands of them, and is no matter of folders.
+    """
+    reset, taken = Path("/proc/self/clear_refs"), [0.0]
+    if not reset.exists():
+        yield taken
+        return
+    reset.write_text("5")  # the peak begins anew
+    before = _memory("VmRSS")
+    yield taken
+    peak = _memory("VmHWM")
+    taken[0] = max(peak - before, 0.0)
+    TAKEN.append((taken[0], peak))
+
+
+def _memory(name: str) -> float:
+    lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+    return next(int(line.split()[1]) / 1e6 for line in lines if line.startswith(name))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Random damage to run folders.")
     parser.add_argument("--mutations", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--first", type=int, default=0, help="the mutation to begin with, as in a run that was stopped")
     parser.add_argument("--kinds", nargs="*", default=list(RUNS), choices=list(RUNS))
     asked = parser.parse_args()
     sys.stdout.reconfigure(line_buffering=True)  # pyright: ignore[reportAttributeAccessIssue]
-    counts = fuzz(asked.mutations, asked.seed, kinds=asked.kinds)
-    peak = peak_memory()
-    bad = sum(counts[how] for how in ("silent", "traceback", "hang", "unnoticed"))
+    with shared_programs():
+        counts = fuzz(asked.mutations, asked.seed, kinds=asked.kinds, first=asked.first)
+    bad = sum(counts[how] for how in BAD)
+    memory = f"at most {max(TAKEN)[0]:.2f} GB in one of them, {max(peak for _, peak in TAKEN):.2f} GB of the process"
     total = sum(counts[how] for how in ("answered", "refused")) + bad
-    print(f"{asked.mutations} mutations, {total} operations: {dict(sorted(counts.items()))}; peak memory {peak:.2f} GB")
-    sys.exit(1 if bad or peak > 1 else 0)
+    done = f"{asked.mutations - asked.first} mutations, {total} operations"
+    print(f"{done}: {dict(sorted(counts.items()))}; memory {memory}")
+    sys.exit(1 if bad else 0)
 
 
 if __name__ == "__main__":

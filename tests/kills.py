@@ -164,7 +164,9 @@ def kill_at_random(name: str, root: Path, kills: int, rng: random.Random, second
         found = results(name, root / "killed")
         if found != expected:
             other = sorted(file for file in {*found, *expected} if found.get(file) != expected.get(file))
-            wrong.append(f"{name}: other results than those of a run left alone: {', '.join(other)}")
+            kept = root / f"wrong-{name}-{done}"
+            shutil.copytree(root / "killed" / name, kept)
+            wrong.append(f"{name}: other results than those of a run left alone: {', '.join(other)}; see {kept}")
     return done, wrong
 
 
@@ -175,7 +177,7 @@ def kills(count: int, root: Path, names: list[str], seed: int) -> tuple[int, lis
 
     rng, wrong, total = random.Random(seed), [], 0
     for name in names:
-        times = []
+        times, twice = [], []
         for _ in range(2):  # the second time its programs are compiled
             shutil.rmtree(root / "alone" / name, ignore_errors=True)
             began = time.monotonic()
@@ -184,6 +186,9 @@ def kills(count: int, root: Path, names: list[str], seed: int) -> tuple[int, lis
             if status:
                 return total, [f"{name}: {(root / 'log.txt').read_text()[-2000:]}"]
             times.append(time.monotonic() - began)
+            twice.append(results(name, root / "alone"))
+        if twice[0] != twice[1]:
+            wrong.append(f"{name}: two runs left alone differ, so that a kill is not the cause")
         share = count // len(names) + (names.index(name) < count % len(names))
         began = time.monotonic()
         done, found = kill_at_random(name, root, share, rng, times[-1])
@@ -291,7 +296,8 @@ def main() -> None:
     print(f"{total} kills over {', '.join(names)}: {len(wrong)} wrong")
     for text in wrong:
         print(text)
-    shutil.rmtree(root, ignore_errors=True)
+    if not wrong:
+        shutil.rmtree(root, ignore_errors=True)
     sys.exit(1 if wrong else 0)
 
 

@@ -1,5 +1,6 @@
-"""An environment whose steps take a while: it sleeps."""
+"""An environment whose steps take a while: it sleeps. As a program it steps alone, when a line comes in."""
 
+import sys
 import time
 
 import gymnasium
@@ -26,3 +27,13 @@ class Slow(gymnasium.Env):
         self.place = np.clip(np.cos(self.place * 1.3) + (2 * int(action) - 1) * 0.1, -10, 10).astype(np.float32)
         self.time += 1
         return self.place, float(self.place[0]), False, self.time >= self.max_steps, {}
+
+
+if __name__ == "__main__":
+    env = Slow(float(sys.argv[1]), int(sys.argv[2]))
+    env.reset(seed=0)
+    print("ready", flush=True)
+    sys.stdin.readline()
+    for _ in range(int(sys.argv[3])):
+        env.step(0)
+    print("done", flush=True)

@@ -185,7 +185,7 @@ class Run:
             env = environment_of(folder)
             self.config = RunConfig.from_json(folder.config, env)
             self.env = make_run_env(self.config, reward, env)
-        self.summary = summary_so_far(folder)
+        self.summary = summary_so_far(folder, warn)
         self.is_finished = folder.is_finished
         if not folder.is_sealed:
             warn(UNSEALED.format(folder.path))

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from rich.console import Console
 
 from pcpg.cli.display import shade
 from pcpg.cli.main import main
+from pcpg.cli.train import start_in
 from pcpg.run_config import RunConfig
 from pcpg.runs.folder import RunFolder
 from pcpg.training.display import Display, clock_time, duration, title_of
@@ -473,3 +475,14 @@ def test_times_and_shades_are_short() -> None:
     assert [duration(s) for s in (-1, 4.4, 89, 600, 9000)] == ["0 s", "4 s", "89 s", "10 min", "2.5 h"]
     assert [clock_time(s) for s in (5, 65, 3723)] == ["0:05", "1:05", "1:02:03"]
     assert [shade(x) for x in (0, 0.1, 0.3, 0.6, 1.0)] == ["·", "░", "▒", "▓", "█"]
+
+
+def test_runs_without_a_folder_of_their_own_begin_at_once_each_in_another(
+    tmp_path: Path, tiny: Callable[..., dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    config = RunConfig.from_json(tiny("ppo"))
+    with ThreadPoolExecutor(3) as pool:
+        began = [pool.submit(start_in, "", config) for _ in range(6)]
+    names = sorted(one.result().path.name for one in began)
+    assert names == [f"CombinationLock-v0-ppo-{number}" for number in range(1, 7)]

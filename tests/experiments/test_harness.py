@@ -42,6 +42,17 @@ def test_every_experiment_has_a_help_with_the_flags_that_all_share(cli, name):
         assert flag in answer.out, flag
 
 
+def test_a_record_that_was_cut_is_measured_again_or_named(tmp_path):
+    path = tmp_path / "cells" / "one.json"
+    path.parent.mkdir()
+    for cut in (b"", b'{"seeds": [0], "con', b"[]"):
+        path.write_bytes(cut)
+        assert harness._read_record(path) is None
+    path.write_bytes(b"")
+    with pytest.raises(ValueError, match=r"one\.json is not whole"):
+        read_records(lock.EXPERIMENT, tmp_path)
+
+
 def test_seeds_below_zero_are_refused():
     with pytest.raises(ValueError, match=r"seeds must be 0 .* or more, got -1"):
         harness.Flags(seeds=-1)

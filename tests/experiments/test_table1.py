@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from pcpg.experiments.table1 import plan, summary
+from pcpg.experiments.table1 import measures, plan, summary
 from pcpg.experiments.table1.cells import Store, measure, run_cells
 from pcpg.experiments.table1.command import ReproduceTable1
 from pcpg.experiments.table1.growth import compare
-from pcpg.experiments.table1.measures import choose, measure_losses, regret_curve
+from pcpg.experiments.table1.measures import choose, choose_own, measure_losses, regret_curve
 from pcpg.experiments.table1.plan import Table1Cell
 from pcpg.experiments.table1.problems import LARGEST_ERROR, MISSPECIFIED, WAIT, errors, misspecified, unavoidable
-from pcpg.experiments.table1.settings import OPTIONS, POWER, SETTINGS, allowed, check_algos, maker, scale_of
+from pcpg.experiments.table1.settings import OPTIONS, PATIENT, POWER, SETTINGS, allowed, check_algos, maker, scale_of
 from pcpg.experiments.table1.table import ERRORS, main_table, name_of, short_table, tables
 from pcpg.theory.learners import problem, runner
 from pcpg.theory.learners.registry import COMPARATORS
@@ -71,6 +71,26 @@ def test_a_lower_bound_is_met_by_growing_at_least_as_fast():
     assert verdict(WAITS, 100, 250, 600).verdict == "within"  # of 2^L
     assert verdict(WAITS, 100, 110, 120).verdict == "exceeds"
     assert verdict(WAITS, 100, None, budget=1e6).verdict == "within"
+
+
+def test_a_difference_that_chance_may_explain_is_open_and_a_size_that_only_larger_ones_pass_is_stuck():
+    wide = compare(dict(zip((2, 3), seeds_at(100, 700, spread=1.5), strict=True)), sized((2, 3)), CUBE, 1e6, 200)
+    assert wide.verdict == "open" and (wide.measured or 0.0) > 3.0 * (wide.theorem or np.inf) / 2.0
+    few = dict(zip((2, 3), seeds_at(100, 120, spread=1.5), strict=True))
+    assert compare(few, sized((2, 3)), WAITS, 1e6, 200).verdict == "open"  # 1.2 times, of 2 at least
+    assert verdict(CUBE, 100, None, 200).verdict == "stuck"
+    assert verdict(CUBE, None, 100, 200).verdict == "stuck"
+    assert verdict(CUBE, None, 100, claims=False).verdict == "no claim"
+
+
+def test_a_factor_of_a_size_counts_only_where_it_is_better_by_more_than_noise():
+    def trials(*scores):
+        return [
+            {"factor": f, "log_samples": s, "share": 0.5, "samples": {"lock": [1.0]}}
+            for f, s in zip((0.1, 1.0, 10.0), scores, strict=True)
+        ]
+
+    assert choose_own(trials(5.0, 5.1, 5.0), 1.0) == 1.0 and choose_own(trials(5.0, 6.0, 7.0), 1.0) == 0.1
 
 
 def test_a_point_counts_as_reached_if_half_of_the_seeds_got_there_and_the_shares_are_kept():
@@ -224,18 +244,29 @@ def _believed(made, episodes, share):
 def test_r_max_is_deluded_by_the_error_off_the_path_and_a_learner_of_its_own_play_is_not():
     lost = {}
     for algo, factor in (("r-max", 1e-5), ("ucb-q", 1e-3)):
-        found = measure_losses(algo, "mix", [0.0, 0.4], factor, 8_000, list(range(4)))
+        found = measure_losses(algo, "mix", [0.0, 0.4], factor, 8_000, list(range(4)), [1000])
         lost[algo] = [float(np.mean(row["loss"])) for row in found["rows"]]
     assert lost["r-max"][0] < 0.01 and lost["r-max"][1] == pytest.approx(0.4 / 3.0, abs=0.02)
     assert max(lost["ucb-q"]) < 0.02
 
 
 def test_other_factors_are_tried_only_where_the_tuned_one_loses_and_the_best_counts():
-    rows = measure_losses("ucb-q", "mix", [0.0], 10.0, 3_000, [0, 1])["rows"]
+    rows = measure_losses("ucb-q", "mix", [0.0], 10.0, 3_000, [0, 1], [1000, 1001])["rows"]
     assert set(rows[0]["mean_loss_by_factor"]) == {"10", "1", "100"}
-    assert np.mean(rows[0]["loss"]) == min(rows[0]["mean_loss_by_factor"].values())
-    rows = measure_losses("ucb-q", "mix", [0.0], 1e-3, 3_000, [0, 1])["rows"]
+    assert np.mean(rows[0]["loss"]) == rows[0]["mean_loss_by_factor"][f"{rows[0]['factor']:g}"]
+    alone = measure_losses("ucb-q", "mix", [0.0], 1.0, 3_000, [0, 1], [1000])["rows"]
+    assert alone[0]["mean_loss_by_factor"]["1"] == rows[0]["mean_loss_by_factor"]["1"]
+    rows = measure_losses("ucb-q", "mix", [0.0], 1e-3, 3_000, [0, 1], [1000])["rows"]
     assert set(rows[0]["mean_loss_by_factor"]) == {"0.001"}
+
+
+def test_the_factor_of_an_error_is_chosen_by_other_seeds_than_those_that_are_reported(monkeypatch):
+    losses = {1.0: [0.0, 0.0, 9.0], 0.1: [5.0, 5.0, 1.0], 10.0: [7.0, 7.0, 8.0]}  # two seeds, and one of the tuning
+    monkeypatch.setattr(
+        measures, "_losses", lambda algo, factors, problem, kappas, *_: [[losses[f] for f in factors] for _ in kappas]
+    )
+    (row,) = measure_losses("ucb-q", "mix", [0.0], 1.0, 3_000, [0, 1], [1000])["rows"]
+    assert row["factor"] == 0.1 and row["loss"] == [5.0, 5.0]
 
 
 def test_an_error_that_is_too_large_is_refused():
@@ -265,7 +296,10 @@ def test_all_are_tuned_on_the_same_grid_and_seeds_that_are_not_measured():
     cells = plan.first_cells(SETTINGS["laptop"], tuple(COMPARATORS), ["A"])
     tunings = [cell for cell in cells if cell.kind == "tuning"]
     assert len(tunings) == len(COMPARATORS)
-    assert all({k: v for k, v in cell.arguments.items() if k != "algo"} == arguments for cell in tunings)
+    for cell in tunings:
+        more = PATIENT.get(cell.arguments["algo"], 1)
+        asked = {k: v for k, v in cell.arguments.items() if k != "algo"}
+        assert asked == arguments | {"budget": arguments["budget"] * more}
     assert allowed("epsilon-greedy-q", (10.0, 1.0, 0.1)) == [1.0, 0.1] and allowed("psrl", (10.0,)) == [10.0]
     assert scale_of("r-max", 0.1) == pytest.approx(1e-3) and scale_of("psrl", 0.1) == 0.1
     assert set(POWER) | set(OPTIONS) <= set(COMPARATORS)
@@ -416,7 +450,12 @@ def test_the_kept_table_follows_from_the_kept_summary():
     kept = Path(__file__).parents[2] / "results" / "table1"
     summary = json.loads((kept / "summary.json").read_text())
     assert (kept / "table.md").read_text() == tables(summary)
-    assert list(summary["algos"]) == list(COMPARATORS) and len(summary["commits"]) <= 1
+    assert list(summary["algos"]) == list(COMPARATORS)
+    made: dict[str, set[str]] = {}
+    for path in (kept / "cells").glob("*.json"):
+        record = json.loads(path.read_text())
+        made.setdefault(record["arguments"].get("algo", "trees"), set()).add(record["commit"])
+    assert all(len(commits) == 1 for commits in made.values())  # those of an algorithm are of one commit
 
 
 def test_the_same_command_again_measures_nothing_and_says_the_same(results, monkeypatch):

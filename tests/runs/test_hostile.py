@@ -16,12 +16,16 @@ import pcpg
 from pcpg.config import ConfigError
 from pcpg.envs.adapters.names import Untrusted, outside_module
 from pcpg.reports.page import write_report
+from pcpg.reports.read import read_run
 from pcpg.runs.documents import read_json, write_json
 from pcpg.runs.errors import RunError
 from pcpg.runs.folder import RunFolder
-from pcpg.runs.manifest import Seal, read_manifest, write_manifest
+from pcpg.runs.manifest import read_manifest, write_manifest
 from pcpg.training.display import printable
 from pcpg.training.loop import train_run
+from tests.damage import seal_anew
+
+pytestmark = pytest.mark.usefixtures("compile_once")
 
 PAYLOAD = """
 import os, pathlib
@@ -64,8 +68,7 @@ def mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def forge(run: Path, name: str, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
     """Change a file as somebody would who knows how folders are sealed: all hashes fit."""
     write_json(run / name, change(read_json(run / name).content), sealed=name == "config.json")
-    manifest = read_manifest(run)
-    write_manifest(run, manifest._replace(files=manifest.files | {name: Seal.of((run / name).read_bytes())}))
+    seal_anew(run, name)
 
 
 def make_hostile(run: Path, env: str = HOSTILE, **options: Any) -> Path:
@@ -227,9 +230,57 @@ def test_nested_json_and_huge_headers_are_refused_in_words(run: Path, limit: Non
     (run / "manifest.json").write_bytes(b'{"content": ' + b"[" * 1_000_000 + b"\n")
     with pytest.raises(RunError, match=r"manifest\.json"):
         pcpg.load(run)
+    for depth in (70, 500, 990):  # what parses may still be too deep for a walk
+        (run / "manifest.json").write_bytes(b'{"content": ' + b"[" * depth + b"]" * depth + b"}\n")
+        with pytest.raises(RunError, match="nested too deeply"):
+            pcpg.load(run)
     (run / "config.json").write_bytes(b"[" * (17 << 20))
     with pytest.raises(RunError, match=r"config\.json: too large: 17,825,792 bytes, expected at most 16,777,216"):
         pcpg.load(run)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("seeds", None),
+        ("final_return", 7),
+        ("env_steps", ["a"]),
+        ("rounds", []),
+        ("failed", ["0"]),
+        ("policies", [1] * 9),
+    ],
+)
+def test_a_summary_that_says_something_else_is_refused_in_words(run: Path, name: str, value: Any) -> None:
+    forge(run, "summary.json", lambda summary: summary | {name: value})
+    with pytest.raises(RunError, match=rf"summary\.json: {name} must"):
+        pcpg.load(run)
+    assert any(f"{name} must" in note for note in read_run(run).notes)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("members", "abc"), ("metrics", "x" * 1000), ("metrics", [1 << 60, "0"]), ("failed", []), ("device", {})],
+)
+def test_a_checkpoint_that_says_something_else_is_refused_in_words(run: Path, name: str, value: Any) -> None:
+    for path in sorted((run / "checkpoints").iterdir()):
+        inside = path.relative_to(run).as_posix() + "/state.json"
+        forge(run, inside, lambda content: content | {"state": content["state"] | {name: value}})
+    with pytest.raises(RunError, match=r"no checkpoint is whole .*state\.json"):
+        RunFolder.open(run).newest_checkpoint()
+
+
+def test_a_config_without_its_environment_is_refused_by_whoever_reads(run: Path, cli: Any) -> None:
+    forge(run, "config.json", lambda config: {name: value for name, value in config.items() if name != "env"})
+    for command in ("show", "report", "evaluate", "exploit", "resume"):
+        answer = cli(command, run)
+        assert answer.code == 2 and "it has no 'env'" in answer.err, (command, answer)
+
+
+def test_a_line_of_timings_with_another_name_is_left_out_of_the_page(run: Path) -> None:
+    text = (run / "timings.jsonl").read_text()
+    (run / "timings.jsonl").write_text(text.replace('"seconds"', '"secondz"', 1))
+    found = read_run(run)
+    assert found.timings == [] and any("line 1 has no number seconds" in note for note in found.notes)
 
 
 def test_an_array_file_with_a_huge_header_is_refused(tmp_path: Path) -> None:

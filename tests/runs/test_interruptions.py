@@ -73,7 +73,6 @@ def test_content_is_synced_before_it_gets_its_name_and_older_ones_go_last(
     assert done == [
         f"fsync .tmp-arrays.safetensors-{pid}",
         "replace arrays.safetensors",
-        f"fsync .tmp-000002-{pid}",
         f"fsync .tmp-state.json-{pid}",
         "replace state.json",
         f"fsync .tmp-000002-{pid}",

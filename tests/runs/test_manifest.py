@@ -13,8 +13,11 @@ from pcpg.reports.read import read_run
 from pcpg.run_config import RunConfig
 from pcpg.runs.errors import DamagedFile, RunError
 from pcpg.runs.folder import RunFolder
+from pcpg.runs.manifest import Manifest
 from pcpg.runs.verify import DAMAGED, verify
 from pcpg.training.loop import start_run, train_run
+
+pytestmark = pytest.mark.usefixtures("compile_once")
 
 Tiny = Callable[..., dict[str, Any]]
 FILES = ("metrics.jsonl", "policy.safetensors", "summary.json", "cover/0001.safetensors")
@@ -105,6 +108,29 @@ def test_a_file_of_another_run_is_refused_however_whole_it_is(run: Path, half: P
         pcpg.resume(run)
 
 
+def test_a_newer_checkpoint_of_a_run_with_another_config_is_not_taken_for_its_own(
+    half: Path, finished: Path, tiny: Tiny
+) -> None:
+    agent = tiny()["agent"] | {"exploit": {"num_rounds": 1}}
+    agent["explore"] = agent["explore"] | {"max_policies": 2, "bonus_coef": 3.0}
+    other = start_run(RunConfig.from_json(tiny(agent=agent)), half.parent / "other").path
+    with pytest.raises(Enough):
+        train_run(RunFolder.open(other), observer=stop_at(3))
+    for name in ("checkpoints/000003", "cover"):
+        shutil.copytree(other / name, half / name, dirs_exist_ok=True)
+    shutil.copy(other / "metrics.jsonl", half)
+    said: list[str] = []
+    assert train_run(RunFolder.open(half), notice=said.append).finished
+    assert any("belongs to a run with another config" in text for text in said)
+    assert results(half) == results(finished)
+
+
+def test_the_cover_of_an_older_checkpoint_is_not_taken_for_that_of_the_end(run: Path) -> None:
+    change_a_byte(run / "checkpoints" / "000003" / "arrays.safetensors")
+    with pytest.raises(DamagedFile, match="not the cover of its end"):
+        pcpg.exploit(run)
+
+
 def test_a_changed_report_is_noted_on_the_page_and_stops_resume(half: Path) -> None:
     text = (half / "metrics.jsonl").read_text()
     (half / "metrics.jsonl").write_text(text.replace('"env_steps": ', '"env_steps": 1', 1))
@@ -159,13 +185,19 @@ def test_resume_writes_anew_what_follows_from_the_newest_checkpoint(
 
 
 def test_a_kill_between_checkpoint_and_manifest_loses_nothing(half: Path, finished: Path, monkeypatch: Any) -> None:
-    def killed(*_: Any) -> None:
-        raise Enough
+    write = RunFolder.write_manifest
+
+    def killed(folder: RunFolder, manifest: Manifest, **how: Any) -> None:
+        if manifest.step == 3:
+            raise Enough
+        write(folder, manifest, **how)
 
     with monkeypatch.context() as patch:
         patch.setattr(RunFolder, "write_manifest", killed)
         with pytest.raises(Enough):
             train_run(RunFolder.open(half))
+    assert sorted(path.name for path in (half / "checkpoints").iterdir()) == ["000002", "000003"]
+    assert not [one for one in verify(RunFolder.open(half)) if one.state == DAMAGED], "the manifest knows 1 and 2"
     said: list[str] = []
     assert train_run(RunFolder.open(half), notice=said.append).finished
     assert results(half) == results(finished) and said == []

@@ -10,6 +10,7 @@ from pcpg.envs.chain import Chain
 from pcpg.envs.deep_sea import DeepSea
 from pcpg.envs.lock import CombinationLock
 from pcpg.envs.tabular import optimal_value, policy_value
+from pcpg.experiments.table1.settings import maker, takes_factors
 from pcpg.theory.learners import problem, runner
 from pcpg.theory.learners.layout import Mixture, Streams
 from pcpg.theory.learners.model_based import UCBVI
@@ -250,3 +251,51 @@ def test_with_the_theorems_numbers_pc_pg_does_not_begin_within_any_budget():
     made = problem.lock(2, [0])
     history = runner.run(made, COMPARATORS["pcpg"].theory, [0], 10**12, points=2)
     assert history.steps == 0 and history.returns[0] == pytest.approx(made.uniform()[[0, 0, 0]])
+
+
+def test_an_episode_drawn_at_all_states_at_once_is_the_one_drawn_step_by_step():
+    for made in (problem.noisy_sea(4, [0, 1, 2]), problem.lock(2, [0, 1, 2]), problem.riverswim(3, 3, 5)):
+        pi = Streams([5, 6, 7], 0).uniform(made.layout.num_states, made.layout.num_actions)
+        pi /= pi.sum(-1, keepdims=True)
+        once, stepwise = (runner.EpisodeSource(made, Streams([0, 1, 2], 0)) for _ in range(2))
+        mixture = Mixture(pi[:, None], np.zeros((3, 1, made.horizon), np.int64))
+        for _ in range(300):
+            for one, other in zip(once.roll_out(pi), stepwise.roll_out(mixture), strict=True):
+                np.testing.assert_array_equal(one, other)
+        assert once.steps == stepwise.steps == 300 * made.horizon
+
+
+def test_numbers_drawn_ahead_are_those_drawn_when_needed():
+    ahead, now = runner.Uniform(Streams([3, 4], 0)), Streams([3, 4], 0)
+    for shape in ((2, 5, 1), (3, 4000), (2, 700), (9000,), (1,)):
+        np.testing.assert_array_equal(ahead.take(*shape), now.uniform(*shape))
+
+
+@pytest.mark.parametrize("algo", [name for name in COMPARATORS if takes_factors(name)])
+def test_factors_side_by_side_are_each_what_they_are_alone(algo):
+    factors, seeds = (0.001, 0.3), [0, 1]
+    made = problem.noisy_sea(3, seeds)
+    alone = [runner.run(made, maker(algo, factor), seeds, 300, points=5).returns for factor in factors]
+    lanes = problem.noisy_sea(3, seeds * 2)
+    both = runner.run(lanes, maker(algo, np.repeat(factors, 2)), seeds * 2, 300, points=5)
+    np.testing.assert_array_equal(both.returns, np.concatenate(alone))
+
+
+def test_a_factor_that_decides_how_many_episodes_are_asked_for_is_one_for_all_seeds():
+    with pytest.raises(ValueError, match="scale must be one number"):
+        COMPARATORS["psdp"].make(problem.tree(1, [0, 1]).layout, Streams([0, 1], 0), scale=np.array([1e-5, 1e-4]))
+
+
+def test_problems_side_by_side_keep_their_chances_and_must_have_the_same_layers():
+    parts = [problem.tree(2, [0], gap) for gap in (0.4, 0.1)]
+    both = problem.side_by_side(parts)
+    np.testing.assert_array_equal(both.optimal(), np.concatenate([part.optimal() for part in parts]))
+    with pytest.raises(ValueError, match="the same layers"):
+        problem.side_by_side([problem.tree(2, [0]), problem.tree(3, [0])])
+
+
+def test_the_leaves_of_a_tree_differ_by_the_gap_and_slips_lead_where_nothing_is_paid():
+    made = problem.tree(2, [0, 1], 0.2)
+    on_the_tree = 0.98**2
+    np.testing.assert_allclose(made.optimal(), 0.6 * on_the_tree)
+    np.testing.assert_allclose(made.uniform(), on_the_tree * (0.6 + 3 * 0.4) / 4)

@@ -10,7 +10,7 @@ from rich.console import Console
 import pcpg.theory
 from pcpg.cli.theory_compare import CompareCommand
 from pcpg.experiments.table1 import plan
-from pcpg.experiments.table1.cells import Store, run_cells
+from pcpg.experiments.table1.cells import Store, run_cells, source_of
 from pcpg.experiments.table1.command import ReproduceTable1
 from pcpg.experiments.table1.settings import SETTINGS
 from pcpg.experiments.table1.summary import summarise
@@ -118,3 +118,17 @@ def test_prediction_error_stays_with_the_noise_where_counts_and_random_targets_m
         history = runner.run(made, partial(Curious, kind=kind), [0, 1, 2], 3_000, points=10)
         found[kind] = history.returns[:, -1]
     assert found["rnd"].min() == pytest.approx(0.5) and found["icm"].max() < 0.2
+
+
+def test_the_learner_and_the_problem_of_the_page_are_in_the_table_by_command(file, tmp_path):
+    references = {"learners": (f"{file}:MyLearner",), "problems": (f"{file}:make",)}
+    asked = ReproduceTable1(scale="smoke", only=("A",), algos=("ucbvi",), **references, out=str(tmp_path), jobs=1)
+    assert asked(Console(quiet=True)) == 0
+    text = (tmp_path / "table.md").read_text()
+    own_part = text[text.index("## Problems of your own") :].split("\n\n")[2]
+    assert own_part.splitlines()[0] == "| algorithm | make |" and len(own_part.splitlines()) == 4
+    assert own_part.splitlines()[3].startswith("| MyLearner | ") and f"--problems {file}:make" in asked.command
+    cell = plan.problem_cell(SETTINGS["smoke"], "ucbvi", f"{file}:make", 0.1)
+    before = source_of(cell)
+    file.write_text(file.read_text().replace("r[0, 1], r[5, 0] = 0.05", "r[0, 1], r[5, 0] = 0.06"))
+    assert source_of(cell) != before

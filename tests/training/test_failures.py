@@ -27,6 +27,8 @@ from pcpg.runs.folder import RunFolder
 from pcpg.training.display import Display, say
 from pcpg.training.loop import start_run, train_run
 
+pytestmark = pytest.mark.usefixtures("compile_once")
+
 Tiny = Callable[..., dict[str, Any]]
 RESULTS = ("metrics.jsonl", "policy.safetensors", "summary.json")
 BROKEN = {"is": True}
@@ -96,14 +98,13 @@ def test_of_four_seeds_with_a_nan_in_one_three_finish_and_the_page_says_which_fa
 
 
 class Trouble(gymnasium.Env):
-    """Thirty decisions; at the 20th of an episode that `broken` names, trouble of the kind that its file says."""
+    """Ten decisions more than `at`, which is the one with trouble of the kind that the file `broken` says."""
 
     observation_space = spaces.Box(-1.0, 1.0, (2,))
     action_space = spaces.Discrete(2)
-    max_steps = 30
 
-    def __init__(self, folder: str) -> None:
-        self.folder = Path(folder)
+    def __init__(self, folder: str, at: int = 20) -> None:
+        self.folder, self.at, self.max_steps = Path(folder), at, at + 10
         self.child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
         with (self.folder / "children").open("a") as file:
             file.write(f"{self.child.pid}\n")
@@ -116,7 +117,7 @@ class Trouble(gymnasium.Env):
     def step(self, action: Any):
         self.steps += 1
         broken = self.folder / "broken"
-        kind = broken.read_text() if self.steps == 20 and broken.exists() else ""
+        kind = broken.read_text() if self.steps == self.at and broken.exists() else ""
         if kind == "raise":
             raise OSError("the simulator is gone")
         if kind == "hang":
@@ -156,12 +157,15 @@ def _is_running(pid: int) -> bool:
         return False
 
 
-@pytest.fixture(scope="module")
-def alone(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    folder = tmp_path_factory.mktemp("alone")
-    run = pcpg.train(Trouble, "ppo", config=BRIEF, out=folder / "run", folder=str(folder), num_envs=2)
+def left_alone(folder: Path, **options: Any) -> dict[str, bytes]:
+    run = pcpg.train(Trouble, "ppo", config=BRIEF, out=folder / "alone", folder=str(folder), num_envs=2, **options)
     assert not still_running(folder), "environments are closed when training is over"
     return results(run.path)
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    return left_alone(tmp_path_factory.mktemp("alone"))
 
 
 @pytest.mark.parametrize(
@@ -193,6 +197,20 @@ def test_an_environment_that_fails_stops_with_its_place_leaves_nothing_and_goes_
     (tmp_path / "broken").unlink()
     resumed = pcpg.resume(tmp_path / "run", env_fn=Trouble)
     assert results(resumed.path) == alone
+    assert not still_running(tmp_path)
+
+
+def test_an_environment_that_hangs_at_its_thousandth_step_is_ended_in_time(tmp_path: Path) -> None:
+    def break_it(progress: Any) -> None:
+        (tmp_path / "broken").write_text("hang")
+
+    options = {"folder": str(tmp_path), "at": 1000, "num_envs": 2, "workers": 2, "step_timeout": 1}
+    with pytest.raises(EnvironmentFailed, match=r"did not answer within 1 s .*, round 0, .*, step 999, worker 0"):
+        pcpg.train(Trouble, "ppo", config=BRIEF, out=tmp_path / "run", observer=break_it, **options)
+    assert not still_running(tmp_path)
+    (tmp_path / "broken").unlink()
+    expected = left_alone(tmp_path, at=1000)
+    assert results(pcpg.resume(tmp_path / "run", env_fn=Trouble).path) == expected
     assert not still_running(tmp_path)
 
 

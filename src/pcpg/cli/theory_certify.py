@@ -3,7 +3,7 @@
 import sys
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from multiprocessing import get_context
 from typing import Any, Literal
@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from pcpg.cli.theory import MDPName, Mode, Result, SeededOutput, check_horizon, check_seeds, finish, show, table
-from pcpg.theory import certificate, problems, tabular
+from pcpg.theory import certificate
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,10 +81,9 @@ TERMS = certificate.Terms._fields
 
 
 def _one(command: CertifyCommand, seed: int) -> Result:
-    problem, settings = problems.make(command.mdp, command.horizon, seed, command.mode)
-    asked = {"M": command.M, "estimate": command.estimate}
-    settings = replace(settings, **{name: value for name, value in asked.items() if value is not None})
-    found = tabular.run(problem.mdp, problem.phi, settings, command.mode, seed, keep_iterates=True)
-    made = certificate.certify(problem.mdp, problem.phi, settings, found, delta=command.delta, seed=seed)
+    asked = {name: value for name in ("M", "estimate") if (value := getattr(command, name)) is not None}
+    made, name, steps = certificate.certified_run(
+        command.mdp, command.horizon, command.mode, seed, command.delta, **asked
+    )
     parts = {"measured": made.measured._asdict(), "theorem": made.theorem._asdict(), "holds": made.holds}
-    return {"seed": seed, "mdp": problem.name, "steps": found.steps, **made._asdict(), **parts}
+    return {"seed": seed, "mdp": name, "steps": steps, **made._asdict(), **parts}

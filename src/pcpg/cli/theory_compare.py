@@ -12,9 +12,19 @@ from pcpg.cli.theory import Result, SeededOutput, check_horizon, check_seeds, fi
 from pcpg.theory import own
 from pcpg.theory.learners import problem as episodic_problems
 from pcpg.theory.learners import runner
+from pcpg.theory.learners.homer import block_lock
 from pcpg.theory.learners.registry import BESIDE, COMPARATORS, current_name
 
-SIZES = {"lock": 4, "deep-sea": 8, "riverswim": 6, "random": 20, "tree": 3, "noisy-sea": 5, "noisy-lock": 6}
+SIZES = {
+    "lock": 4,
+    "deep-sea": 8,
+    "riverswim": 6,
+    "random": 20,
+    "tree": 3,
+    "noisy-sea": 5,
+    "noisy-lock": 6,
+    "block-lock": 4,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,12 +37,14 @@ class CompareCommand(SeededOutput):
     """The scale factor of each, in the same order; by default its own, which for most is its paper's constants."""
     learner: tuple[str, ...] = ()
     """Learners of your own beside them, each as FILE:NAME."""
-    mdp: Literal["lock", "deep-sea", "riverswim", "random", "tree", "noisy-sea", "noisy-lock"] = "lock"
+    mdp: Literal["lock", "deep-sea", "riverswim", "random", "tree", "noisy-sea", "noisy-lock", "block-lock"] = "lock"
     """The problem."""
     problem: str | None = None
     """A problem of your own instead, as FILE:NAME of a function from seeds to an MDP or an episodic problem."""
     horizon: int | None = None
     """Depth of the lock or the tree, side of the sea, states of RiverSwim or the random MDP; decisions of your own."""
+    observations: int = 8
+    """How many observations each state of the block lock has."""
     budget: int = 100_000
     """Samples (environment steps) that each seed may take."""
     seeds: int = 5
@@ -101,6 +113,8 @@ class CompareCommand(SeededOutput):
             return episodic_problems.lock(size, seeds)
         if self.mdp == "deep-sea":
             return episodic_problems.deep_sea(size, seeds)
+        if self.mdp == "block-lock":
+            return block_lock(size, seeds, self.observations)
         if self.mdp == "noisy-lock":
             return episodic_problems.noisy_lock(size, seeds)
         if self.mdp in ("tree", "noisy-sea"):

@@ -42,7 +42,7 @@ def train(arguments: list[str], console: Console) -> int:
     """Train as the arguments say, whose flags depend on the environment and the algorithm; the exit code."""
     with loading(console):
         from pcpg.envs.adapters.places import LOCAL, workers_on
-    with workers_on(value_of(arguments, "--on") or LOCAL):  # features may be scaled by what workers play
+    with workers_on(value_of(arguments, "--on") or LOCAL):
         config, flags = read_train_flags(arguments, lambda text: say(console, text, "yellow"))
         check_loggers(flags.log)
         return _train_here(config, flags, console)
@@ -194,6 +194,7 @@ def train_folder(folder: RunFolder, console: Console, as_json: bool, loggers: Se
 
     What is asked besides goes to `train_run`: whether to trust the folder, whether to retry what failed.
     """
+    folder.check_entries()
     how_to_resume = f"resume with: pcpg resume {shlex.quote(str(folder.path))}"
     with loading(console):
         from pcpg.envs.host import EnvironmentFailed

@@ -7,5 +7,6 @@ EXPERIMENTS = {
     "maze": "pcpg.experiments.maze:EXPERIMENT",
     "mountaincar": "pcpg.experiments.mountaincar:EXPERIMENT",
     "table1": "pcpg.experiments.table1.command:ReproduceTable1",
+    "certificates": "pcpg.experiments.certificates:ReproduceCertificates",
 }
 """By the name after `pcpg reproduce`; a new experiment is a line here and a file there."""

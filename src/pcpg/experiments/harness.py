@@ -308,7 +308,12 @@ def cover_on_a_map(run: Run, origin: Literal["upper", "lower"]) -> Record:
 
 def read_records(experiment: Experiment[Any], out: Path) -> list[Record]:
     """The records of all cells that are done in a folder, in the order of the experiment."""
-    records = [json.loads(path.read_text()) for path in sorted((out / "cells").glob("*.json"))]
+    records = []
+    for path in sorted((out / "cells").glob("*.json")):
+        try:
+            records.append(json.loads(path.read_bytes()))
+        except ValueError as error:
+            raise ValueError(f"{path} is not whole ({error}): ask for its cell again, or remove it") from error
     return sorted(records, key=experiment.order)
 
 

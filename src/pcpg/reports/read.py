@@ -14,8 +14,9 @@ from pcpg.envs.protocol import Environment
 from pcpg.envs.recorded import recorded
 from pcpg.envs.registry import make
 from pcpg.runs import checkpoints
+from pcpg.runs.arrays import scalar
 from pcpg.runs.disk import exists
-from pcpg.runs.errors import DamagedFile, RunError
+from pcpg.runs.errors import DamagedFile, RunError, understood
 from pcpg.runs.folder import ENVIRONMENT, RunFolder
 from pcpg.runs.metrics import read_whole_metrics
 
@@ -202,7 +203,7 @@ def _summary(folder: RunFolder, notes: list[str]) -> dict[str, Any] | None:
         return None
     try:
         summary = folder.read_summary()
-        if not {"seeds", "final_return"} <= summary.keys() or len(summary["seeds"]) != len(summary["final_return"]):
+        if not {"seeds", "final_return"} <= summary.keys():
             raise DamagedFile(folder.path / "summary.json", "not the summary of a run")
         return summary
     except RunError as error:
@@ -223,16 +224,17 @@ def _lines(folder: RunFolder, path: Path, notes: list[str], entries: dict[str, t
     if damage is not None:
         notes.append(f"{path.name}: {damage.cause}; what is shown may not be what was written.")
     for place, record in enumerate(records):
-        wrong = [name for name, kind in entries.items() if not _is_number(record.get(name), kind)]
+        wrong = [name for name, kind in entries.items() if name not in record or not _is_number(record, name, kind)]
         if wrong:
             notes.append(f"{path.name}: line {place + 1} has no number {wrong[0]}; everything from there is left out.")
             return records[:place]
     return records
 
 
-def _is_number(value: Any, kind: type) -> bool:
-    """Whether an entry is there; a return may be missing, where no episode ended."""
-    return (value is None and kind is float) or (isinstance(value, kind | int) and not isinstance(value, bool))
+def _is_number(record: Record, name: str, kind: type) -> bool:
+    """Whether an entry is a number; a return may be none, where no episode ended."""
+    value = record[name]
+    return (value is None and name == "return") or (isinstance(value, kind | int) and not isinstance(value, bool))
 
 
 def _checkpoint(folder: RunFolder, notes: list[str]) -> checkpoints.Checkpoint | None:
@@ -257,7 +259,7 @@ def _covers(
     if checkpoint is None:
         return {}
     first, count = folder.config["seed"], folder.config["seeds"]
-    sizes = {seed: int(checkpoint.arrays.get(f"{seed}/.cover.size", 0)) for seed in range(first, first + count)}
+    sizes = {seed: scalar(checkpoint.arrays.get(f"{seed}/.cover.size")) for seed in range(first, first + count)}
     if not any(sizes.values()):
         return {}
     members: list[dict[str, np.ndarray]] = []
@@ -275,9 +277,10 @@ def _covers(
         own = members_of(members, explored)
         if 0 < size <= len(own):
             try:
-                covers[seed] = cover_data(own[:size], explored, checkpoint.arrays[f"{seed}/.cover.weights"][:size])
-            except (KeyError, ValueError, IndexError) as error:
-                notes.append(f"The cover of seed {seed} cannot be read: {error!r:.100}.")
+                with understood(folder.cover):
+                    covers[seed] = cover_data(own[:size], explored, checkpoint.arrays[f"{seed}/.cover.weights"][:size])
+            except DamagedFile as error:
+                notes.append(f"The cover of seed {seed} cannot be read: {error}.")
     return covers
 
 

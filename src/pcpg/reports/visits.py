@@ -12,8 +12,9 @@ from pcpg.envs.protocol import CellGrid
 from pcpg.reports.read import CoverData, RunData, cover_data, known_env, members_of
 from pcpg.reports.svg import STYLES, WIDTH, Figure, new_chart, to_svg
 from pcpg.reports.text import number
+from pcpg.runs.arrays import scalar
 from pcpg.runs.disk import exists
-from pcpg.runs.errors import DamagedFile, NotARun
+from pcpg.runs.errors import DamagedFile, NotARun, understood
 from pcpg.runs.folder import ENVIRONMENT, Notice, RunFolder
 
 COLOURS = "viridis"  # lightness grows with the value: readable without colour
@@ -278,6 +279,7 @@ def read_visits(folder: RunFolder, seed: int, notice: Notice = lambda text: None
 
     No outside environment is made. `notice` is told where the newest checkpoint cannot be used.
     """
+    folder.check_entries()
     is_there = exists(folder.path / ENVIRONMENT) or folder.seal(ENVIRONMENT) is not None
     described = folder.read_json(ENVIRONMENT) if is_there else None
     env = known_env(folder.config, described)
@@ -286,16 +288,17 @@ def read_visits(folder: RunFolder, seed: int, notice: Notice = lambda text: None
     size_name = f"{seed}/.cover.size"
     if checkpoint is not None and size_name not in checkpoint.arrays:
         raise NotARun(f"{folder.path} holds no cover: {folder.config['algo']} keeps none")
-    size = 0 if checkpoint is None else int(checkpoint.arrays[size_name])
+    size = 0 if checkpoint is None else scalar(checkpoint.arrays[size_name])
     if checkpoint is None or size == 0:
         raise NotARun(f"{folder.path}: the cover of seed {seed} has no member: nothing was explored so far")
     explored = seed if env is None else env.dynamics_seed(seed)
     found = [folder.read_member(index, sha256) for index, sha256 in enumerate(checkpoint.state["members"])]
-    members, weights = members_of(found, explored)[:size], checkpoint.arrays[f"{seed}/.cover.weights"][:size]
+    members = members_of(found, explored)[:size]
     if len(members) < size:
         raise DamagedFile(folder.cover, f"has {len(members)} members of seed {explored}, the checkpoint says {size}")
-    cover = cover_data(members, explored, weights)
-    cells = cover.cells.reshape(size, *grid.shape) if grid.size else np.zeros((size, 0, 0, 0))
+    with understood(folder.cover):
+        cover = cover_data(members, explored, checkpoint.arrays[f"{seed}/.cover.weights"][:size])
+        cells = cover.cells.reshape(size, *grid.shape) if grid.size else np.zeros((size, 0, 0, 0))
     return CoverVisits(seed, grid, cells, cover.weights, cover.returns)
 
 

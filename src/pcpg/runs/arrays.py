@@ -54,6 +54,11 @@ def read_arrays(path: Path | str, sha256: "str | tuple[int, str] | None" = None)
         raise DamagedFile(path, _why_cut(data) or f"not a safetensors file of numpy arrays: {error}") from error
 
 
+def scalar(array: np.ndarray | None) -> int:
+    """The number in an array of one; 0 where there is no such array, or another one."""
+    return int(array.reshape(())) if array is not None and array.size == 1 and array.dtype.kind in "iu" else 0
+
+
 def encode_arrays(arrays: Mapping[str, np.ndarray]) -> bytes:
     """The bytes of the file of `arrays`, the same for the same content in any order."""
     # No metadata: with it, the same content gives different bytes from one call to the next.

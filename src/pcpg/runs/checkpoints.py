@@ -115,7 +115,7 @@ def _write(target: Path, step: int, data: bytes, state: dict[str, Any]) -> None:
     aside = temporary_name(target)
     try:
         aside.mkdir()
-        write_file(aside / ARRAYS, data)
+        write_file(aside / ARRAYS, data, settled=False)  # its name is synced with that of the state
         sha256 = hashlib.sha256(data).hexdigest()
         write_json(aside / STATE, {"step": step, "arrays_sha256": sha256, "arrays_bytes": len(data), "state": state})
         if not _is_same(target, aside):

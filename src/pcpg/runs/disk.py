@@ -51,8 +51,11 @@ def make_folder(path: Path) -> None:
             sync_folder(path.parent)
 
 
-def write_file(path: Path, data: bytes) -> None:
-    """Write `data` to `path` so that, whatever happens, the file is either the old one or the new one."""
+def write_file(path: Path, data: bytes, *, settled: bool = True) -> None:
+    """Write `data` to `path` so that, whatever happens, the file is either the old one or the new one.
+
+    Unless `settled`, a power cut may still bring the old one back: for whoever syncs the folder later, or needs not.
+    """
     temporary = temporary_name(path)
     with writing(path):
         try:
@@ -62,7 +65,8 @@ def write_file(path: Path, data: bytes) -> None:
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
             raise
-        sync_folder(path.parent)
+        if settled:
+            sync_folder(path.parent)
 
 
 def append(path: Path, data: bytes) -> None:

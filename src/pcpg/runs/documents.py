@@ -20,6 +20,10 @@ FORMAT_VERSION = 1
 library takes a newer file for a damaged one."""
 
 
+MOST_NESTED = 64
+"""Levels of objects and lists in a file; those that the library writes have a handful."""
+
+
 class Document(NamedTuple):
     """What a JSON file holds, and the versions that wrote it."""
 
@@ -28,14 +32,14 @@ class Document(NamedTuple):
     sealed: bool = False  # whether a manifest lies beside it
 
 
-def write_json(path: Path, content: Mapping[str, Any], *, sealed: bool = False) -> None:
+def write_json(path: Path, content: Mapping[str, Any], *, sealed: bool = False, settled: bool = True) -> None:
     """Write `content` to `path` with the format version, the library versions and a seal over all of it.
 
-    With `sealed` the file says that a manifest lies beside it.
+    With `sealed` the file says that a manifest lies beside it; `settled` is that of `write_file`.
     """
     body: dict[str, Any] = {"format_version": FORMAT_VERSION, "content": plain(content, "content")}
     body |= {"versions": versions()} | ({"sealed": True} if sealed else {})
-    write_file(path, _encode({**body, "sha256": _seal(body)}))
+    write_file(path, _encode({**body, "sha256": _seal(body)}), settled=settled)
 
 
 def read_json(path: Path, seal: tuple[int, str] | None = None) -> Document:
@@ -98,6 +102,7 @@ def parse_object(data: bytes) -> dict[str, Any]:
         raise ValueError("nested too deeply") from error
     if not isinstance(value, dict):
         raise ValueError(f"holds a {type(value).__name__}, not an object")
+    _refuse_nested(value)
     return value
 
 
@@ -132,6 +137,17 @@ def _finite(text: str) -> float:
     if not math.isfinite(value):
         raise ValueError(f"{text} is too large a number")
     return value
+
+
+def _refuse_nested(value: dict[str, Any]) -> None:
+    """Raise where nothing but the limit of Python's stack would end a walk through it."""
+    level: list[Any] = [value]
+    for _ in range(MOST_NESTED):
+        inside = [one for part in level for one in (part.values() if isinstance(part, dict) else part)]
+        level = [one for one in inside if isinstance(one, dict | list)]
+        if not level:
+            return
+    raise ValueError("nested too deeply")
 
 
 def _refuse_constant(text: str) -> float:

@@ -1,5 +1,7 @@
 """What can go wrong with the files of a run, said so that a user can act on it."""
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 
 
@@ -52,6 +54,16 @@ class DamagedFile(RunError):
 
     def __str__(self) -> str:
         return f"{self.path}: {self.cause}"
+
+
+@contextlib.contextmanager
+def understood(path: Path) -> Iterator[None]:
+    """Turn what goes wrong in making sense of files that are whole in themselves into an error that names them."""
+    try:
+        yield
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        cause = f"whole, but not what a run has there ({type(error).__name__}: {str(error)[:200]})"
+        raise DamagedFile(path, cause) from error
 
 
 class OtherVersion(RunError):

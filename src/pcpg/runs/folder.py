@@ -24,6 +24,7 @@ from pcpg.runs.disk import (
     writing,
 )
 from pcpg.runs.documents import plain, read_json, write_json
+from pcpg.runs.entries import check_state, check_summary
 from pcpg.runs.errors import BadValue, DamagedFile, FolderTaken, NotARun, RunError
 from pcpg.runs.manifest import MANIFEST, Manifest, Seal, check_bytes, check_lines, read_manifest, write_manifest
 
@@ -115,9 +116,9 @@ class RunFolder:
             raise DamagedFile(self.path / name, f"{MANIFEST} of the finished run does not know it")
         return found
 
-    def write_manifest(self, manifest: Manifest) -> None:
-        """Tie the files of the run together, as they are now."""
-        write_manifest(self.path, manifest)
+    def write_manifest(self, manifest: Manifest, *, settled: bool = True) -> None:
+        """Tie the files of the run together, as they are now; `settled` is that of `write_file`."""
+        write_manifest(self.path, manifest, settled=settled)
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
@@ -170,7 +171,7 @@ class RunFolder:
         """The summary of a finished run."""
         if not self.is_finished:
             raise NotARun(f"{self.path} is not finished (it has no {SUMMARY}): use `pcpg resume {self.path}`")
-        return self.read_json(SUMMARY)
+        return check_summary(self.path / SUMMARY, self.read_json(SUMMARY), self.config.get("seeds", 1))
 
     def read_arrays(self, path: Path) -> dict[str, np.ndarray]:
         """The arrays in one of its files, which must be as the manifest has it, where there is one."""
@@ -232,9 +233,12 @@ class RunFolder:
         seal = self.seal(path.relative_to(self.path).as_posix())
         if seal is not None:
             check_bytes(path, read_file(path), seal)
-        members, lines = found.state.get("members", []), found.state.get("metrics")
-        if not isinstance(members, list) or not all(isinstance(sha256, str) for sha256 in members):
-            raise DamagedFile(path, "it does not say which members the cover has")
+        # While the config changes the manifest does not know it (see `changing`), and a checkpoint has the one before.
+        known = None if self.manifest is None else self.manifest.files.get(CONFIG)
+        if known is not None and found.state.get("config", known.sha256) != known.sha256:
+            raise DamagedFile(path, "belongs to a run with another config")
+        check_state(path, found.state)
+        lines = found.state.get("metrics")
         if with_metrics and lines is not None:
             try:
                 check_lines(self.metrics, Seal(*lines))

@@ -2,7 +2,8 @@
 
 It is written last, after each checkpoint and at the end, whole or not at all, and says of every file how long it is and
 what its sha256 is; of reports, which grow by lines, that of the first so many bytes. A run that is killed between a
-checkpoint and its manifest has a checkpoint that is newer: that one has a seal of its own.
+checkpoint and its manifest has a checkpoint that is newer: that one has a seal of its own. So may a run after a power
+cut: what a round costs is one sync of the manifest's content, and its name is synced when the run is finished.
 """
 
 import hashlib
@@ -38,13 +39,13 @@ class Manifest(NamedTuple):
     lines: dict[str, Seal]  # of files that grow: their first bytes
 
 
-def write_manifest(folder: Path, manifest: Manifest) -> None:
-    """Write the manifest of a run folder."""
+def write_manifest(folder: Path, manifest: Manifest, *, settled: bool = True) -> None:
+    """Write the manifest of a run folder; `settled` is that of `write_file`."""
     tables = {
         name: {file: list(seal) for file, seal in sorted(getattr(manifest, name).items())}
         for name in ("files", "lines")
     }
-    write_json(folder / MANIFEST, {"step": manifest.step, "finished": manifest.finished} | tables)
+    write_json(folder / MANIFEST, {"step": manifest.step, "finished": manifest.finished} | tables, settled=settled)
 
 
 def read_manifest(folder: Path) -> Manifest:

@@ -42,6 +42,8 @@ def _sealed(folder: RunFolder) -> Iterator[Checked]:
     assert folder.manifest is not None
     yield Checked(MANIFEST, WHOLE)
     for name, seal in folder.manifest.files.items():
+        if _is_outdated(folder, name):
+            continue
         yield _checked(folder, name, lambda path, seal=seal: check_seal(path, seal))
         if name.endswith(f"/{checkpoints.STATE}"):
             yield _checked(folder, name.replace(checkpoints.STATE, checkpoints.ARRAYS), _check_arrays)
@@ -53,6 +55,18 @@ def _sealed(folder: RunFolder) -> Iterator[Checked]:
             name = path.relative_to(folder.path).as_posix()
             if not any(known == name or known.startswith(f"{name}/") for known in folder.manifest.files):
                 yield Checked(name, DAMAGED, "the manifest of the finished run does not know it", "it is not used")
+
+
+def _is_outdated(folder: RunFolder, name: str) -> bool:
+    """Whether a file is of a checkpoint that a newer one replaced, after which the run was killed before its seal."""
+    checkpoint = (folder.path / name).parent
+    if folder.is_finished or checkpoint.parent != folder.checkpoints or exists(checkpoint):
+        return False
+    newest = max(checkpoints.steps(folder.checkpoints), default=-1)
+    try:
+        return folder.manifest is not None and checkpoints.load(folder.checkpoints, newest).step > folder.manifest.step
+    except RunError:
+        return False
 
 
 def _unsealed(folder: RunFolder) -> Iterator[Checked]:

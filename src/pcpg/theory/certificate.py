@@ -23,17 +23,18 @@ of the analysis on this run, and says which of its terms is large. The last one 
 and Pontil 2009) with probability 1 - delta, its episodes being no part of the run.
 """
 
-from typing import NamedTuple
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from pcpg.theory import critic, exact
+from pcpg.theory import critic, exact, problems, tabular
 from pcpg.theory.analysis import augmented_comparator, augmented_mdp
 from pcpg.theory.mdp import Array, Index, TabularMDP
 from pcpg.theory.npg import known_states
 from pcpg.theory.samplers import Policies, Simulator, discounted_sums, reset
 from pcpg.theory.settings import Settings
-from pcpg.theory.tabular import TheoryRun, weighted_visits
+from pcpg.theory.tabular import Mode, TheoryRun, weighted_visits
 
 TAIL = 1e-4
 
@@ -117,6 +118,17 @@ def certify(
         eps_bias=max(one.eps_bias for one in rounds),
         information_gain=found.bonuses[-1].log_det,
     )
+
+
+def certified_run(
+    name: str, horizon: int | None, mode: Mode, seed: int, delta: float, **options: Any
+) -> tuple[Certificate, str, int]:
+    """A run of a problem of `pcpg theory run` with options other than its preset's: certificate, MDP, samples."""
+    problem, settings = problems.make(name, horizon, seed, mode)
+    settings = replace(settings, **options)
+    found = tabular.run(problem.mdp, problem.phi, settings, mode, seed, keep_iterates=True)
+    made = certify(problem.mdp, problem.phi, settings, found, delta=delta, seed=seed)
+    return made, problem.name, found.steps
 
 
 def _round(

@@ -161,6 +161,13 @@ def load_problem(reference: str) -> str:
     return problem(reference.rpartition(":")[2], load(reference))
 
 
+def check_problem(reference: str) -> str:
+    """FILE:NAME with the whole path of the file; a ValueError unless it makes a problem of two seeds."""
+    file, _, name = reference.rpartition(":")
+    episodic(name, load(reference)([0, 1]), 2)
+    return f"{Path(file).resolve()}:{name}"
+
+
 def source_digest(name: str) -> str:
     """A digest of the code of a learner: its file, and the files of `pcpg.theory` that it leads to."""
     make: Any = COMPARATORS[name].make

@@ -9,21 +9,22 @@ from pcpg.config import BaselineConfig, ConfigError, PCPGConfig, ReplayConfig
 from pcpg.practice.budget import UNLIMITED, Limits, read_steps, read_time
 from pcpg.run_config import RunConfig
 from pcpg.runs import checkpoints
-from pcpg.runs.disk import exists
+from pcpg.runs.disk import exists, read_file
 from pcpg.runs.documents import write_json
-from pcpg.runs.errors import NotARun
-from pcpg.runs.folder import CONFIG, SUMMARY, RunFolder
+from pcpg.runs.errors import NotARun, understood
+from pcpg.runs.folder import CONFIG, SUMMARY, Notice, RunFolder
+from pcpg.runs.manifest import Seal
 from pcpg.runs.metrics import read_whole_metrics
 from pcpg.state import DONE, EXPLOIT, EXPLORE, PHASES
 from pcpg.training.sealing import changing
 from pcpg.training.trust import environment_of
 
 
-def summary_so_far(folder: RunFolder) -> dict[str, Any]:
+def summary_so_far(folder: RunFolder, notice: Notice = lambda text: None) -> dict[str, Any]:
     """The summary of a run: that of its end, or as of its last checkpoint, with the phase of each seed."""
     if folder.is_finished:
         return folder.read_summary()
-    checkpoint = _checkpoint(folder)
+    checkpoint = _checkpoint(folder, notice)
     first, count = folder.config["seed"], folder.config["seeds"]
     seeds = list(range(first, first + count))
     failed = checkpoint.state.get("failed", {})
@@ -35,15 +36,16 @@ def summary_so_far(folder: RunFolder) -> dict[str, Any]:
         value = of(name, seed, np.nan)
         return float(value) if np.isfinite(value) and str(seed) not in failed else None
 
-    summary = {
-        "rounds": checkpoint.step,
-        "seeds": seeds,
-        "env_steps": [int(of(".env_steps", seed)) for seed in seeds],
-        "policies": [int(of(".cover.size", seed)) for seed in seeds],
-        "final_return": [reached(".last_return", seed) for seed in seeds],
-        "best_return": [reached(".best_return", seed) for seed in seeds],
-        "phase": [PHASES[int(of(".phase", seed))] for seed in seeds],
-    }
+    with understood(folder.checkpoints):
+        summary = {
+            "rounds": checkpoint.step,
+            "seeds": seeds,
+            "env_steps": [int(of(".env_steps", seed)) for seed in seeds],
+            "policies": [int(of(".cover.size", seed)) for seed in seeds],
+            "final_return": [reached(".last_return", seed) for seed in seeds],
+            "best_return": [reached(".best_return", seed) for seed in seeds],
+            "phase": [PHASES[int(of(".phase", seed))] for seed in seeds],
+        }
     return summary | ({"failed": dict(failed)} if failed else {})
 
 
@@ -95,7 +97,8 @@ def go_on(
         checkpoint = _reopened(folder, config)
         with changing(folder, checkpoint.step):
             write_json(folder.path / CONFIG, config.to_json(), sealed=folder.manifest is not None)
-            checkpoints.save(folder.checkpoints, checkpoint.step, checkpoint.arrays, checkpoint.state)
+            state = checkpoint.state | {"config": Seal.of(read_file(folder.path / CONFIG)).sha256}
+            checkpoints.save(folder.checkpoints, checkpoint.step, checkpoint.arrays, state)
             for path in (folder.path / SUMMARY, folder.policy):
                 path.unlink(missing_ok=True)
     return RunFolder.open(folder.path)
@@ -157,8 +160,8 @@ def _reopened(folder: RunFolder, config: RunConfig) -> checkpoints.Checkpoint:
     return dataclasses.replace(checkpoint, arrays=arrays)
 
 
-def _checkpoint(folder: RunFolder) -> checkpoints.Checkpoint:
-    checkpoint = folder.newest_checkpoint()
+def _checkpoint(folder: RunFolder, notice: Notice = lambda text: None) -> checkpoints.Checkpoint:
+    checkpoint = folder.newest_checkpoint(notice)
     if checkpoint is None:
         raise NotARun(f"{folder.path} has no checkpoint yet: use `pcpg resume {folder.path}`")
     return checkpoint

@@ -298,6 +298,7 @@ class _Loop:
             "features": self.features,
             "device": device_kind(),
             "metrics": self.metrics.seal,
+            "config": self.sealer.config,
         }
         state |= {"failed": {str(seed): cause for seed, cause in self.failed.items()}} if self.failed else {}
         checkpoints.save(self.folder.checkpoints, self.step, pack_states(self.states), state)

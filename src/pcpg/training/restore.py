@@ -9,6 +9,7 @@ import numpy as np
 from pcpg.practice.agent import Agent
 from pcpg.run_config import RunConfig
 from pcpg.runs.disk import truncate
+from pcpg.runs.errors import understood
 from pcpg.runs.folder import RunFolder
 from pcpg.runs.verify import damages
 from pcpg.state import SeedState
@@ -72,4 +73,6 @@ def restore(folder: RunFolder, agent: Agent, config: RunConfig, features: str | 
     own = list(enumerate(hashes))[given:]
     members = needing_all(lambda: [folder.read_member(index, sha256) for index, sha256 in own])
     folder.drop_members(len(hashes))
-    return Restored(unpack_states(checkpoint.arrays, fresh, members), checkpoint.step, hashes, failed)
+    with understood(folder.checkpoints):
+        states = unpack_states(checkpoint.arrays, fresh, members)
+    return Restored(states, checkpoint.step, hashes, failed)

@@ -16,11 +16,17 @@ class Sealer:
 
     def __init__(self, folder: RunFolder) -> None:
         self.folder = folder
+        self._is_open = False  # whether the manifest on disk says for sure that the run is not finished
         self._kept: dict[str, Seal] = {}
         self._files: dict[str, Seal] = {}
         for path in (folder.path / CONFIG, folder.path / ENVIRONMENT, folder.features):
             if exists(path):
                 self._files[path.name] = Seal.of(read_file(path))
+
+    @property
+    def config(self) -> str:
+        """The sha256 of the config: a checkpoint is of use with that one alone."""
+        return self._files[CONFIG].sha256
 
     def add(self, path: Path, sha256: str) -> None:
         """A file that was written or checked just now, and whose sha256 is known."""
@@ -39,7 +45,8 @@ class Sealer:
             for path in (self.folder.policy, self.folder.path / SUMMARY):
                 files[path.name] = Seal.of(read_file(path))
         grown = {name: log.seal for name, log in lines.items()}
-        self.folder.write_manifest(Manifest(step, finished, files, grown))
+        self.folder.write_manifest(Manifest(step, finished, files, grown), settled=finished or not self._is_open)
+        self._is_open = True
 
     def _name(self, path: Path) -> str:
         return path.relative_to(self.folder.path).as_posix()

@@ -11,6 +11,7 @@ so that it stays whole when the source is gone. The feature map is drawn once an
 """
 
 import dataclasses
+import functools
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
@@ -30,9 +31,9 @@ from pcpg.practice.agent import Agent, Covers
 from pcpg.practice.kept import Batch, Kept
 from pcpg.practice.replay_state import ReplayState, no_members
 from pcpg.run_config import RunConfig
-from pcpg.runs.arrays import encode_arrays, flatten, unflatten, write_arrays
+from pcpg.runs.arrays import encode_arrays, flatten, scalar, unflatten, write_arrays
 from pcpg.runs.disk import exists
-from pcpg.runs.errors import DamagedFile, DoesNotFit, NotARun
+from pcpg.runs.errors import DamagedFile, DoesNotFit, NotARun, understood
 from pcpg.runs.folder import Notice, RunFolder
 from pcpg.state import Member, SeedState
 from pcpg.training.going_on import arrays_so_far
@@ -179,16 +180,17 @@ def covers_of(
     """The covers of some seeds as of the last checkpoint; every file is read once."""
     checkpoint = folder.newest_checkpoint(notice)
     weights: dict[int, np.ndarray] = {}
-    for seed in seeds:
-        name = f"{seed}/.cover"
-        if ALGORITHMS[config.algo].exploit is None:
-            raise NotARun(f"{folder.path} holds no cover: {config.algo} keeps none")
-        size = 0 if checkpoint is None else int(checkpoint.arrays[f"{name}.size"])
-        if checkpoint is None or size == 0:
-            raise NotARun(f"{folder.path}: the cover of seed {seed} has no member: nothing was explored so far")
-        weights[env.dynamics_seed(seed)] = checkpoint.arrays[f"{name}.weights"][:size]
-    covers = _read_covers(folder, config, env, weights, checkpoint.state["members"] if checkpoint else [])
-    return [covers[env.dynamics_seed(seed)] for seed in seeds]
+    with understood(folder.cover):
+        for seed in seeds:
+            name = f"{seed}/.cover"
+            if ALGORITHMS[config.algo].exploit is None:
+                raise NotARun(f"{folder.path} holds no cover: {config.algo} keeps none")
+            size = 0 if checkpoint is None else scalar(checkpoint.arrays[f"{name}.size"])
+            if checkpoint is None or size == 0:
+                raise NotARun(f"{folder.path}: the cover of seed {seed} has no member: nothing was explored so far")
+            weights[env.dynamics_seed(seed)] = checkpoint.arrays[f"{name}.weights"][:size]
+        covers = _read_covers(folder, config, env, weights, checkpoint.state["members"] if checkpoint else [])
+        return [covers[env.dynamics_seed(seed)] for seed in seeds]
 
 
 def describe_source(folder: RunFolder) -> dict[str, Any]:
@@ -201,7 +203,7 @@ def describe_source(folder: RunFolder) -> dict[str, Any]:
     config = RunConfig.from_json(folder.config, env)
     if config.source:
         raise NotARun(f"{folder.path} itself exploits a cover: use that of {config.source['run']}")
-    checkpoint = folder.newest_checkpoint()
+    checkpoint = folder.newest_checkpoint(functools.partial(_refuse, folder))
     members = checkpoint.state["members"] if checkpoint else []
     if keeps_data(config):
         needing_all(lambda: [folder.read_member(index, sha256) for index, sha256 in enumerate(members)])
@@ -215,6 +217,10 @@ def describe_source(folder: RunFolder) -> dict[str, Any]:
     digest = hashlib.sha256(json.dumps([members, covers], sort_keys=True).encode()).hexdigest()
     run = str(folder.path.resolve())
     return {"run": run, "algo": config.algo, "members": members, "covers": covers, "sha256": digest}
+
+
+def _refuse(folder: RunFolder, text: str) -> None:
+    raise DamagedFile(folder.checkpoints, f"{text}, which is not the cover of its end: `pcpg resume` makes it anew")
 
 
 def read_source_covers(folder: RunFolder, config: RunConfig) -> Covers:

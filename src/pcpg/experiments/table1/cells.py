@@ -6,6 +6,7 @@ Which cells there are is known only as records come in: see `plan`.
 import contextlib
 import dataclasses
 import datetime
+import hashlib
 import json
 import multiprocessing
 import os
@@ -27,13 +28,15 @@ MEASURES: dict[CellKind, Callable[..., Record]] = {
     "A": measures.measure_samples,
     "own": measures.measure_own,
     "eps": measures.measure_accuracy,
+    "gap": measures.measure_gaps,
     "bare": measures.measure_samples,
     "theory": measures.measure_samples,
+    "problem": measures.measure_problem,
     "B": measures.measure_losses,
     "C": measures.measure_trees,
 }
 # What others wait for comes first.
-ORDER: tuple[CellKind, ...] = ("tuning", "A", "eps", "own", "B", "bare", "theory", "C")
+ORDER: tuple[CellKind, ...] = ("tuning", "A", "problem", "eps", "gap", "own", "B", "bare", "theory", "C")
 # A process measures one cell on one core: no threads of its own, and no accelerator.
 WORKER_ENVIRONMENT = {
     "OPENBLAS_NUM_THREADS": "1",
@@ -107,8 +110,12 @@ def _read(path: Path) -> Record:
 
 
 def source_of(cell: Table1Cell) -> str:
-    """The digest of the code that a cell's numbers come from: that of its learner."""
-    return own.source_digest(cell.arguments.get("algo", "pcpg"))
+    """The digest of the code that a cell's numbers come from: that of its learner, and of a problem of one's own."""
+    digest, reference = own.source_digest(cell.arguments.get("algo", "pcpg")), cell.arguments.get("reference")
+    if reference is None:
+        return digest
+    file = Path(reference.rpartition(":")[0]).read_bytes()
+    return hashlib.sha256(digest.encode() + file).hexdigest()[:16]
 
 
 def measure(cell: Table1Cell, references: dict[str, str | None] | None = None) -> tuple[Record, float]:

@@ -16,7 +16,7 @@ from pcpg.experiments.table1.settings import SETTINGS, Experiment, Table1Setting
 from pcpg.experiments.table1.summary import summarise
 from pcpg.experiments.table1.table import short_table, tables
 from pcpg.theory.learners.registry import current_name
-from pcpg.theory.own import check_processes, load_learner
+from pcpg.theory.own import check_problem, check_processes, load_learner
 
 EXPERIMENTS: tuple[Experiment, ...] = ("A", "B", "C")
 
@@ -33,6 +33,8 @@ class ReproduceTable1:
     """Which algorithms; by default all."""
     learners: tuple[str, ...] = ()
     """Learners of your own beside them, each as FILE:NAME."""
+    problems: tuple[str, ...] = ()
+    """Problems of your own beside the families, each as FILE:NAME of a function from seeds to a problem."""
     seeds: int = 0
     """How many seeds in A and B; by default those of the scale."""
     out: str = "results/table1"
@@ -56,6 +58,7 @@ class ReproduceTable1:
         settings, out, jobs = self.settings, Path(self.out), self.jobs or os.cpu_count() or 1
         for reference in self.learners:
             load_learner(reference)
+        problems = [check_problem(reference) for reference in self.problems]
         check_processes(jobs)
         store = Store(out, self.command)
         first = first_cells(settings, check_algos(self.algos), self.only)
@@ -66,7 +69,7 @@ class ReproduceTable1:
         try:
             run_cells(
                 first,
-                lambda record: cells_after(record, settings, self.only),
+                lambda record: cells_after(record, settings, self.only, problems),
                 store,
                 jobs,
                 notice,
@@ -94,7 +97,8 @@ class ReproduceTable1:
         only = f" --only {' '.join(self.only)}" if self.only != EXPERIMENTS else ""
         seeds = f" --seeds {self.seeds}" if self.seeds else ""
         learners = f" --learners {' '.join(self.learners)}" if self.learners else ""
-        return f"pcpg reproduce table1 --scale {self.scale}{only}{algos}{learners}{seeds}"
+        problems = f" --problems {' '.join(self.problems)}" if self.problems else ""
+        return f"pcpg reproduce table1 --scale {self.scale}{only}{algos}{learners}{problems}{seeds}"
 
 
 def write_results(store: Store, settings: Table1Settings) -> Record:

@@ -86,11 +86,14 @@ def samples_against_size(summary: Record) -> Any:
             axis = axes[row][column]
             for algo, colour, marker in zip(members, LINES * 3, MARKERS * 3, strict=False):
                 found = summary["algos"][algo]
-                points = [p for p in found["exploration"].get(family, {"points": []})["points"] if p["median"]]
+                points = found["exploration"].get(family, {"points": []})["points"]
                 sizes = [point["size"] for point in points]
                 style = {"color": colour, "marker": marker, "ms": 3.5, "lw": 1.3, "label": name_of(algo, found)}
-                axis.plot(sizes, [point["median"] for point in points], **style)
-                low, high = ([point[key] or point["budget"] for point in points] for key in ("low", "high"))
+                axis.plot(sizes, [point["median"] or float("nan") for point in points], **style)
+                low, high = (
+                    [(point[key] or point["budget"]) if point["median"] else float("nan") for point in points]
+                    for key in ("low", "high")
+                )
                 axis.fill_between(sizes, low, high, color=colour, alpha=0.1, lw=0)
             _finish(axis, summary, family, row, column, group)
             axis.axhline(summary["protocol"]["budget"], color="black", lw=0.6, ls=":")
@@ -129,6 +132,8 @@ def regret_against_samples(summary: Record) -> Any:
             axis.legend(frameon=False, fontsize=5.5)
             if row == 0:
                 axis.set_title(group, fontsize=9)
+            if row == len(FAMILIES) - 1:
+                axis.set_xlabel("samples", fontsize=7)
         axes[row][0].set_ylabel(f"{family}: regret")
     return figure
 

@@ -10,7 +10,10 @@ polynomial of high degree in (S, A, L, 1/eps) from an exponential, and need not.
 |-----------|----------------------------------------------------------------------|-------------------------------|
 | within    | at all points the measured factor is at most the theorem's           | at least the theorem's        |
 | exceeds   | at some point it is larger, by its 95% interval and the grid's step  | smaller                       |
-| open      | too few points were reached within the budget to say either          | the same                      |
+| stuck     | at some point fewer than half got there, but at a later, harder one  | the same                      |
+|           | they did: not growth, but a factor that does not suit the point      |                               |
+| open      | neither can be said: too few points were reached within the budget,  | the same                      |
+|           | or the measured factor is on the other side, by no more than chance  |                               |
 """
 
 from collections.abc import Mapping
@@ -24,7 +27,7 @@ from pcpg.theory.theorems import Size, Theorem
 
 GRID_STEP = 10.0 ** (1.0 / 12.0)
 """Samples are read off a grid: each is known up to this factor, and a ratio up to its square."""
-Verdict = Literal["within", "exceeds", "open", "no claim"]
+Verdict = Literal["within", "exceeds", "stuck", "open", "no claim"]
 
 
 class Growth(NamedTuple):
@@ -82,7 +85,8 @@ def compare(
     reached = [p for p in points if np.isfinite(median(samples[p]))]
     first, claims = points[0], claims and theorem.samples is not None
     if first not in reached:
-        return Growth("open" if claims else "no claim", first, first, None, None, None, None, shares, None)
+        said: Verdict = "stuck" if reached else "open"
+        return Growth(said if claims else "no claim", first, first, None, None, None, None, shares, None)
     count = next((i for i, p in enumerate(points) if p not in reached), len(points))
     last, base = points[count - 1], median(samples[first])
     beyond = budget / base if count < len(points) else None
@@ -90,6 +94,7 @@ def compare(
     low, high = bootstrap_ratio(samples[first], samples[last], resamples)
     proved = theorem.growth(sizes[first], sizes[last])
     verdict = _verdict(samples, sizes, theorem, points[:count], points[count:], beyond, resamples)
+    verdict = "stuck" if len(reached) > count else verdict
     verdict = verdict if claims else "no claim"
     return Growth(verdict, first, last, measured, low, high, proved, shares, beyond)
 
@@ -108,14 +113,19 @@ def _verdict(
     first, slack = reached[0], GRID_STEP**2
     after = {p: bootstrap_ratio(samples[first], samples[p], resamples) for p in reached[1:]}
     proved = {p: theorem.growth(sizes[first], sizes[p]) or np.inf for p in [*reached[1:], *missed[:1]] if p in sizes}
+    ratio = {p: median(samples[p]) / median(samples[first]) for p in reached[1:]}
     if theorem.lower:
-        if beyond is not None and (not missed or missed[0] not in proved or beyond * slack >= proved[missed[0]]):
-            return "within"
         if any(high * slack < proved[p] for p, (_, high) in after.items()):
             return "exceeds"
+        if any(ratio[p] * slack < proved[p] for p in ratio):
+            return "open"
+        if beyond is not None and (not missed or missed[0] not in proved or beyond * slack >= proved[missed[0]]):
+            return "within"
         return "within" if after and beyond is None else "open"
     if any(low > proved[p] * slack for p, (low, _) in after.items()):
         return "exceeds"
     if beyond is not None and missed[0] in proved and beyond > proved[missed[0]] * slack:
         return "exceeds"
+    if any(ratio[p] > proved[p] * slack for p in ratio):
+        return "open"
     return "within" if len(after) > 0 and not missed else "open"

@@ -3,7 +3,8 @@
 Each function takes the arguments of its cells (see `plan`) and returns what is kept of them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from pcpg.experiments.table1.problems import (
     accuracy,
     errors,
     make,
+    make_gap,
     make_tree,
     misspecified,
     size_of,
@@ -21,7 +23,7 @@ from pcpg.experiments.table1.problems import (
 )
 from pcpg.experiments.table1.settings import (
     FACTORS,
-    FAMILIES,
+    GAP_FACTORS,
     LOSS,
     OTHER_FACTORS,
     OWN,
@@ -30,12 +32,13 @@ from pcpg.experiments.table1.settings import (
     Family,
     allowed,
     maker,
+    takes_factors,
 )
-from pcpg.theory import exact, tabular
+from pcpg.theory import exact, own, tabular
 from pcpg.theory.examples import fitted_q_iteration, lsvi_ucb
 from pcpg.theory.learners import runner
 from pcpg.theory.learners.layout import Maker
-from pcpg.theory.learners.problem import Episodic
+from pcpg.theory.learners.problem import Episodic, side_by_side
 from pcpg.theory.learners.registry import COMPARATORS
 from pcpg.theory.mdp import Array
 from pcpg.theory.settings import Settings, beta_from_mass
@@ -44,6 +47,7 @@ TIE = float(np.log(1.25))
 """Difference of two scores of a tuning that is noise."""
 HOPE = 1.0 / 3.0
 """Share of its budget after which a trial is given up if no seed is better than uniform play by epsilon."""
+Problems = dict[str, Callable[[Sequence[int]], Episodic]]
 METHODS = ("fitted Q iteration", "LSVI-UCB", "PC-PG")
 RIDGE = 1e-3
 
@@ -54,11 +58,10 @@ def tune(algo: str, sizes: dict[Family, int], budget: int, seeds: Sequence[int])
     A factor is scored on all families at one size each: the mean of ln(samples to epsilon), where a seed that
     did not get there counts as SETTLE times the budget.
     """
-    problems: dict[Family, Episodic] = {family: make(family, sizes[family], seeds) for family in FAMILIES}
-    trials = [_trial(algo, factor, problems, budget, seeds) for factor in allowed(algo, FACTORS)]
+    problems: Problems = {family: partial(make, family, size) for family, size in sizes.items()}
+    trials = _trials(algo, allowed(algo, FACTORS), problems, budget, seeds)
     best = choose(trials)
-    near = allowed(algo, tuple(best * step for step in REFINE))
-    trials += [_trial(algo, factor, problems, budget, seeds) for factor in near]
+    trials += _trials(algo, allowed(algo, tuple(best * step for step in REFINE)), problems, budget, seeds)
     return {"trials": trials, "factor": choose(trials)}
 
 
@@ -74,20 +77,52 @@ def choose(trials: list[Record]) -> float:
     return min(good, key=lambda trial: abs(np.log(trial["factor"])))["factor"]
 
 
-def _trial(algo: str, factor: float, problems: dict[Family, Episodic], budget: int, seeds: Sequence[int]) -> Record:
-    grid = runner.log_grid(budget)
+def choose_own(trials: list[Record], factor: float) -> float:
+    """The one factor, unless another of the trials was better by more than noise."""
+    least = min(trial["log_samples"] for trial in trials)
+    one = next(trial for trial in trials if trial["factor"] == factor)
+    return factor if one["log_samples"] <= least + TIE else choose(trials)
+
+
+def _trials(algo: str, factors: Sequence[float], problems: Problems, budget: int, seeds: Sequence[int]) -> list[Record]:
+    """The scores of factors on these problems; all of them in one run where the learner can have them side by side."""
+    blocks = [factors] if takes_factors(algo) else [[factor] for factor in factors]
+    return [trial for block in blocks for trial in _side_by_side(algo, block, problems, budget, seeds)]
+
+
+def _side_by_side(
+    algo: str, factors: Sequence[float], problems: Problems, budget: int, seeds: Sequence[int]
+) -> list[Record]:
+    grid, lanes, shape = runner.log_grid(budget), list(seeds) * len(factors), (len(factors), len(seeds))
     logs, shares, samples = [], [], {}
-    for family, made in problems.items():
+    for name, make_problem in problems.items():
+        made = make_problem(lanes)
         settle = runner.Settle(accuracy(made), SETTLE, int(HOPE * budget))
-        history = runner.run(made, maker(algo, factor), seeds, budget, grid=grid, settle=settle)
+        learner = maker(algo, factor_of_each(factors, len(seeds)))
+        history = runner.run(made, learner, lanes, budget, grid=grid, settle=settle)
         found = runner.samples_to(history, settle.epsilon)
-        logs += np.log(np.where(np.isfinite(found), found, SETTLE * budget)).tolist()
+        logs.append(np.log(np.where(np.isfinite(found), found, SETTLE * budget)).reshape(shape))
         gap = (history.optimal - history.uniform)[:, None]
         share = (history.returns - history.uniform[:, None]) / gap
         missing = len(grid) - share.shape[1]  # a run that ended early is taken to have stayed where it was
-        shares.append(np.concatenate([share, np.repeat(share[:, -1:], missing, axis=1)], axis=1).mean())
-        samples[family] = none_where_censored(found)
-    return {"factor": factor, "log_samples": float(np.mean(logs)), "share": float(np.mean(shares)), "samples": samples}
+        share = np.concatenate([share, np.repeat(share[:, -1:], missing, axis=1)], axis=1)
+        shares.append(share.mean(1).reshape(shape))
+        samples[name] = found.reshape(shape)
+    scores, heights = np.mean(logs, axis=(0, 2)), np.mean(shares, axis=(0, 2))
+    return [
+        {
+            "factor": factor,
+            "log_samples": float(scores[i]),
+            "share": float(heights[i]),
+            "samples": {name: none_where_censored(found[i]) for name, found in samples.items()},
+        }
+        for i, factor in enumerate(factors)
+    ]
+
+
+def factor_of_each(factors: Sequence[float], seeds: int) -> float | Array:
+    """The factor of each lane when each factor has this many seeds; the number itself if there is one factor."""
+    return factors[0] if len(factors) == 1 else np.repeat(np.array(factors), seeds)
 
 
 def none_where_censored(samples: Array) -> list[float | None]:
@@ -144,10 +179,9 @@ def measure_own(
 
     What takes longer than the one factor did is no better: that is the limit.
     """
-    problems: dict[Family, Episodic] = {family: make(family, size, tuning_seeds)}
     tried = allowed(algo, tuple(factor * step for step in OWN))
-    trials = [_trial(algo, each, problems, limit, tuning_seeds) for each in tried]
-    best = choose(trials)
+    trials = _trials(algo, tried, {family: partial(make, family, size)}, limit, tuning_seeds)
+    best = choose_own(trials, factor)
     found = None if best == factor else measure_samples(algo, family, size, best, budget, seeds)
     return {"trials": trials, "best": best, "samples": found["samples"] if found else None}
 
@@ -164,42 +198,112 @@ def measure_accuracy(
     return {"samples": samples, "sizes": {f"{share:g}": size_of(made, share)._asdict() for share in shares}}
 
 
-def measure_losses(
-    algo: str, problem: Misspecified, kappas: Sequence[float], factor: float, budget: int, seeds: Sequence[int]
+def measure_gaps(
+    algo: str,
+    gaps: Sequence[float],
+    factor: float,
+    tuning_budget: int,
+    budget: int,
+    seeds: Sequence[int],
+    tuning_seeds: Sequence[int],
 ) -> Record:
-    """A row for each error: the errors of the problem, and losses of the seeds with each factor tried.
+    """Samples of each seed on trees of these gaps, with one factor for all of them, found on other seeds."""
+    tried = allowed(algo, tuple(factor * step for step in GAP_FACTORS))
+    problems: Problems = {f"{gap:g}": partial(make_gap, gap) for gap in gaps}
+    trials = _trials(algo, tried, problems, tuning_budget, tuning_seeds)
+    best, samples, sizes = choose(trials), {}, {}
+    for gap, make_problem in problems.items():
+        made = make_problem(seeds)
+        found = _measured(made, maker(algo, best), budget, seeds)
+        samples[gap], sizes[gap] = found["samples"], found["size"]
+    return {"trials": trials, "best": best, "samples": samples, "sizes": sizes}
+
+
+def measure_problem(
+    algo: str,
+    reference: str,
+    factor: float,
+    tuning_budget: int,
+    budget: int,
+    seeds: Sequence[int],
+    tuning_seeds: Sequence[int],
+) -> Record:
+    """Samples of each seed on the problem FILE:NAME, with the best of three factors, found on other seeds."""
+    name = reference.rpartition(":")[2]
+
+    def made(lanes: Sequence[int]) -> Episodic:
+        return own.episodic(name, own.load(reference)(list(lanes)), len(lanes))
+
+    trials = _trials(
+        algo, allowed(algo, tuple(factor * step for step in OWN)), {name: made}, tuning_budget, tuning_seeds
+    )
+    best = choose(trials)
+    return {"trials": trials, "best": best, **_measured(made(seeds), maker(algo, best), budget, seeds)}
+
+
+def measure_losses(
+    algo: str,
+    problem: Misspecified,
+    kappas: Sequence[float],
+    factor: float,
+    budget: int,
+    seeds: Sequence[int],
+    tuning_seeds: Sequence[int],
+) -> Record:
+    """A row for each error: the errors of the problem, and losses of the seeds with the best factor for it.
 
     Every learner sees the same labels. The loss is the optimal return less the exact one of the current policy, the
     mean over the last quarter decade of the grid of samples. A learner that loses LOSS more than the best policy over
-    labels with its tuned factor may try others, and the least of its mean losses counts: what it cannot avoid with any.
+    labels with its tuned factor may try others; which is the best is decided by the other seeds, run beside.
     """
+    lanes = [*seeds, *tuning_seeds]
+    tried: list[dict[float, list[float]]] = [{} for _ in kappas]
+    for i, (found,) in enumerate(_losses(algo, [factor], problem, kappas, budget, lanes)):
+        tried[i][factor] = found
+
+    def score(i: int, each: float) -> float:
+        return float(np.mean(tried[i][each][len(seeds) :]))
+
+    lost = [i for i, kappa in enumerate(kappas) if score(i, factor) > LOSS + unavoidable(problem, kappa)]
+    others = allowed(algo, tuple(factor * step for step in OTHER_FACTORS))
+    for block in [others] if takes_factors(algo) else [[other] for other in others]:
+        for i, found in zip(lost, _losses(algo, block, problem, [kappas[i] for i in lost], budget, lanes), strict=True):
+            tried[i] |= dict(zip(block, found, strict=True))
     rows = []
-    for kappa in kappas:
-        made = misspecified(problem, kappa)
-        tried = {factor: _losses(algo, factor, problem, kappa, budget, seeds)}
-        if np.mean(tried[factor]) > LOSS + unavoidable(problem, kappa):
-            for other in allowed(algo, tuple(factor * step for step in OTHER_FACTORS)):
-                tried[other] = _losses(algo, other, problem, kappa, budget, seeds)
-        best = min(tried, key=lambda each: np.mean(tried[each]))
+    for i, (kappa, by_factor) in enumerate(zip(kappas, tried, strict=True)):
+        best = min(by_factor, key=partial(score, i))
         rows.append(
             {
                 "kappa": kappa,
-                **errors(made)._asdict(),
+                **errors(misspecified(problem, kappa))._asdict(),
                 "factor": best,
-                "loss": tried[best],
-                "mean_loss_by_factor": {f"{each:g}": float(np.mean(found)) for each, found in tried.items()},
+                "loss": by_factor[best][: len(seeds)],
+                "mean_loss_by_factor": {
+                    f"{each:g}": float(np.mean(losses[: len(seeds)])) for each, losses in by_factor.items()
+                },
             }
         )
     return {"rows": rows}
 
 
 def _losses(
-    algo: str, factor: float, problem: Misspecified, kappa: float, budget: int, seeds: Sequence[int]
-) -> list[float]:
-    made = misspecified(problem, kappa).episodic(len(seeds))
-    history = runner.run(made, maker(algo, factor), seeds, budget, grid=runner.log_grid(budget))
+    algo: str,
+    factors: Sequence[float],
+    problem: Misspecified,
+    kappas: Sequence[float],
+    budget: int,
+    seeds: Sequence[int],
+) -> list[list[list[float]]]:
+    """The losses by kappa, factor and seed: all of them in one run."""
+    if not kappas or not factors:
+        return []
+    lanes, shape = list(seeds) * len(factors), (len(kappas), len(factors), len(seeds))
+    made = side_by_side([misspecified(problem, kappa).episodic(len(lanes)) for kappa in kappas])
+    each = factor_of_each(factors, len(seeds))
+    scales = each if isinstance(each, float) else np.tile(each, len(kappas))
+    history = runner.run(made, maker(algo, scales), lanes * len(kappas), budget, grid=runner.log_grid(budget))
     late = history.samples >= budget / 10.0**0.25
-    return (history.optimal - history.returns[:, late].mean(1)).tolist()
+    return (history.optimal - history.returns[:, late].mean(1)).reshape(shape).tolist()
 
 
 def measure_trees(features: TreeKind, depth: int, seeds: Sequence[int], policies: int, pairs: int) -> Record:

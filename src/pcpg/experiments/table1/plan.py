@@ -1,7 +1,8 @@
 """Which cells there are: the first ones, and those that follow from a record.
 
 The tuned factor decides what is run in A and B. Sizes of A are run from the smallest on; after a size at which no seed
-got there the larger ones are not run, and count as beyond the budget.
+got there the larger ones are not run, and count as beyond the budget. Growth is between the ends of a family, so there,
+at the first size and at the last that is run, a factor is looked for that suits the size.
 """
 
 from collections.abc import Sequence
@@ -13,7 +14,10 @@ from pcpg.experiments.table1.settings import (
     BARE,
     EPSILONS,
     FAMILIES,
+    GAPS,
     NOISY,
+    ONE_PROBLEM,
+    PATIENT,
     TUNING_SEED,
     Experiment,
     Family,
@@ -22,7 +26,7 @@ from pcpg.experiments.table1.settings import (
 )
 from pcpg.theory.learners.registry import COMPARATORS
 
-CellKind = Literal["tuning", "A", "own", "eps", "bare", "theory", "B", "C"]
+CellKind = Literal["tuning", "A", "own", "eps", "gap", "bare", "theory", "problem", "B", "C"]
 
 
 class Table1Cell(NamedTuple):
@@ -64,24 +68,35 @@ def first_cells(settings: Table1Settings, algos: Sequence[str], only: Sequence[E
     return cells
 
 
-def cells_after(record: Record, settings: Table1Settings, only: Sequence[Experiment]) -> list[Table1Cell]:
-    """The cells that a record makes possible."""
+def cells_after(
+    record: Record, settings: Table1Settings, only: Sequence[Experiment], problems: Sequence[str] = ()
+) -> list[Table1Cell]:
+    """The cells that a record makes possible; `problems` of one's own, each FILE:NAME, are run after the tuning."""
     made = record["arguments"]
     if record["kind"] == "tuning":
         algo, factor, cells = made["algo"], record["factor"], []
         if "A" in only:
             cells += [size_cell(settings, algo, family, settings.sizes[family][0], factor) for family in FAMILIES]
-            cells += [accuracy_cell(settings, algo, family, factor) for family in NOISY]
-            cells += [bare_cell(settings, algo, family) for family in FAMILIES if has_bonus(algo)]
+            cells += [accuracy_cell(settings, algo, family, factor) for family in ONE_PROBLEM]
+            cells += [gap_cell(settings, algo, factor)]
+            cells += [
+                bare_cell(settings, algo, family, size)
+                for family in FAMILIES
+                for size in settings.sizes[family][0 if family in NOISY else -1 :]
+                if has_bonus(algo)
+            ]
+        if "A" in only:
+            cells += [problem_cell(settings, algo, reference, factor) for reference in problems]
         if "B" in only:
             cells += [loss_cell(settings, algo, problem, factor) for problem in MISSPECIFIED]
         return cells
-    if record["kind"] == "A" and reached(record):
-        sizes = settings.sizes[made["family"]]
-        after = sizes[sizes.index(made["size"]) + 1 :]
-        next_size = [size_cell(settings, made["algo"], made["family"], size, made["factor"]) for size in after[:1]]
-        return [*next_size, own_cell(settings, record)]
-    return [own_cell(settings, record)] if record["kind"] == "A" else []
+    if record["kind"] != "A":
+        return []
+    sizes = settings.sizes[made["family"]]
+    after = sizes[sizes.index(made["size"]) + 1 :] if reached(record) else ()
+    cells = [size_cell(settings, made["algo"], made["family"], size, made["factor"]) for size in after[:1]]
+    at_an_end = made["size"] == sizes[0] or not after
+    return [*cells, own_cell(settings, record)] if at_an_end else cells
 
 
 def reached(record: Record) -> int:
@@ -94,7 +109,7 @@ def tuning_cell(settings: Table1Settings, algo: str) -> Table1Cell:
     arguments = {
         "algo": algo,
         "sizes": dict(settings.tuning_sizes),
-        "budget": settings.tuning_budget,
+        "budget": settings.tuning_budget * PATIENT.get(algo, 1),
         "seeds": [TUNING_SEED + i for i in range(settings.tuning_seeds)],
     }
     return Table1Cell("tuning", f"tuning-{algo}", arguments)
@@ -128,10 +143,38 @@ def accuracy_cell(settings: Table1Settings, algo: str, family: Family, factor: f
     return Table1Cell("eps", f"eps-{algo}-{family.replace(' ', '-')}", made | {"shares": list(EPSILONS)})
 
 
-def bare_cell(settings: Table1Settings, algo: str, family: Family) -> Table1Cell:
-    """The run with next to no bonus, at the size of the tuning and with its budget."""
-    made = size_cell(settings, algo, family, settings.tuning_sizes[family], BARE).arguments
-    return Table1Cell("bare", f"bare-{algo}-{family.replace(' ', '-')}", made | {"budget": settings.tuning_budget})
+def gap_cell(settings: Table1Settings, algo: str, factor: float) -> Table1Cell:
+    """The runs on trees of smaller and smaller gaps."""
+    arguments = {
+        "algo": algo,
+        "gaps": list(GAPS),
+        "factor": factor,
+        "tuning_budget": settings.tuning_budget * PATIENT.get(algo, 1),
+        "budget": settings.gap_budget,
+        "seeds": list(range(settings.seeds)),
+        "tuning_seeds": [TUNING_SEED + i for i in range(settings.tuning_seeds)],
+    }
+    return Table1Cell("gap", f"gap-{algo}", arguments)
+
+
+def problem_cell(settings: Table1Settings, algo: str, reference: str, factor: float) -> Table1Cell:
+    """The run on a problem of one's own."""
+    arguments = {
+        "algo": algo,
+        "reference": reference,
+        "factor": factor,
+        "tuning_budget": settings.tuning_budget * PATIENT.get(algo, 1),
+        "budget": settings.budget,
+        "seeds": list(range(settings.seeds)),
+        "tuning_seeds": [TUNING_SEED + i for i in range(settings.tuning_seeds)],
+    }
+    return Table1Cell("problem", f"problem-{algo}-{reference.rpartition(':')[2]}", arguments)
+
+
+def bare_cell(settings: Table1Settings, algo: str, family: Family, size: int) -> Table1Cell:
+    """The run with next to no bonus: at every size of a problem with noise, at the largest of the lock."""
+    made = size_cell(settings, algo, family, size, BARE).arguments | {"budget": settings.bare_budget}
+    return Table1Cell("bare", f"bare-{algo}-{family.replace(' ', '-')}-{size}", made)
 
 
 def theory_cell(settings: Table1Settings, algo: str, family: Family) -> Table1Cell:
@@ -154,7 +197,8 @@ def loss_cell(settings: Table1Settings, algo: str, problem: str, factor: float) 
         "problem": problem,
         "kappas": list(settings.errors),
         "factor": factor,
-        "budget": settings.error_budget,
+        "budget": settings.error_budget * PATIENT.get(algo, 1),
         "seeds": list(range(settings.seeds)),
+        "tuning_seeds": [TUNING_SEED + i for i in range(settings.tuning_seeds)],
     }
     return Table1Cell("B", f"B-{algo}-{problem}", arguments)

@@ -38,6 +38,7 @@ TreeKind = Literal["random", "searched", "deluding"]
 MISSPECIFIED: tuple[Misspecified, ...] = ("mix", "wait", "local")
 TREE_KINDS: tuple[TreeKind, ...] = ("random", "searched", "deluding")
 ACTIONS, WAIT = 3, 4
+GAP_DEPTH = 2
 LARGEST_ERROR = 0.5
 TREE_GAMMA = 0.9
 
@@ -49,6 +50,11 @@ def make(family: Family, size: int, seeds: Sequence[int]) -> Episodic:
     if family == "chain":
         return problem.riverswim(len(seeds), size, CHAIN_DECISIONS)
     return problem.tree(size, seeds) if family == "tree" else problem.noisy_sea(size, seeds)
+
+
+def make_gap(gap: float, seeds: Sequence[int]) -> Episodic:
+    """The tree on which the good leaf differs from the others by this gap alone."""
+    return problem.tree(GAP_DEPTH, seeds, gap)
 
 
 def size_of(made: Episodic, share: float = EPSILON) -> Size:

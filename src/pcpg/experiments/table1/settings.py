@@ -4,8 +4,9 @@
 |------------|---------------------------------------------------------------------------|
 | tuning     | which factor of its own constants suits an algorithm, on seeds of 1000 on |
 | A          | samples to an epsilon-optimal policy against the size of four problems    |
-| own        | the same with the best of three factors for each size                     |
-| eps        | samples against epsilon, on the problems with noise                       |
+| own        | the same at the smallest and the largest size, with a factor for each     |
+| eps        | samples against epsilon, on one problem                                   |
+| gap        | samples against epsilon, on trees whose good leaf is better by less       |
 | bare       | which seeds get there with next to no bonus                               |
 | B          | final loss against the aggregation error, off the optimal path and on it  |
 | C          | the binary tree, whose features are wrong off the optimal path            |
@@ -19,6 +20,7 @@ from pcpg.experiments.harness import Scale
 from pcpg.theory.learners.layout import EpisodicLearner, Layout, Maker, Streams
 from pcpg.theory.learners.pcpg import PCPG, practical
 from pcpg.theory.learners.registry import COMPARATORS, chosen
+from pcpg.theory.mdp import Array
 from pcpg.theory.settings import Settings, beta_from_mass
 
 Experiment = Literal["A", "B", "C"]
@@ -38,10 +40,16 @@ SETTLE = 3.0
 """A run may end when every seed has stayed epsilon-optimal while its samples grew this many times."""
 EPSILONS = (0.4, 0.2, 0.1, 0.05)
 """Accuracies of the runs against epsilon; they end when the smallest is settled."""
+ONE_PROBLEM: tuple[Family, ...] = ("chain", "noisy sea")
+"""Families of the runs against epsilon on one problem: it has gaps of its own, below which epsilon costs nothing."""
+GAPS = (0.4, 0.2, 0.1)
+"""Gaps of the trees on which epsilon is in proportion to the gap, so that no learner can take fewer than 1/eps^2."""
+GAP_FACTORS = (0.1, 1.0, 10.0, 100.0)
+"""Multiples of the one factor that are tried for these trees, all gaps together."""
 BARE = 1e-9
 """The factor that leaves next to no bonus."""
 OWN = (0.1, 1.0, 10.0)
-"""Multiples of the one factor that are tried at each size."""
+"""Multiples of the one factor that are tried at the ends of a family."""
 TUNING_SEED = 1000
 """The first seed of the tuning; the measured seeds start at 0."""
 
@@ -64,6 +72,8 @@ class Table1Settings:
     theory_budget: int
     """Samples of a seed with the papers' own constants, at the smallest sizes."""
     theory_seeds: int
+    bare_budget: int
+    """Samples of a seed with next to no bonus."""
     tuning_sizes: dict[Family, int]
     tuning_budget: int
     tuning_seeds: int
@@ -78,6 +88,8 @@ class Table1Settings:
     """Policies of PC-PG's cover in C."""
     tree_pairs: int
     """Pairs that a critic of PC-PG is fitted to in C."""
+    gap_budget: int
+    """Samples of a seed on the trees with gaps."""
     bootstrap: int
     """Resamples of an interval."""
 
@@ -89,6 +101,7 @@ SETTINGS: dict[Scale, Table1Settings] = {
         budget=2_000,
         theory_budget=400,
         theory_seeds=2,
+        bare_budget=300,
         tuning_sizes={"lock": 1, "chain": 2, "tree": 1, "noisy sea": 2},
         tuning_budget=300,
         tuning_seeds=2,
@@ -98,23 +111,26 @@ SETTINGS: dict[Scale, Table1Settings] = {
         tree_seeds=1,
         tree_policies=2,
         tree_pairs=20,
+        gap_budget=1_000,
         bootstrap=20,
     ),
     "laptop": Table1Settings(
         seeds=10,
         sizes={"lock": (2, 3, 4, 5, 6), "chain": (3, 4, 5, 6), "tree": (2, 3, 4, 5), "noisy sea": (3, 4, 5, 6, 7)},
-        budget=500_000,
-        theory_budget=100_000,
+        budget=400_000,
+        theory_budget=20_000,
         theory_seeds=5,
+        bare_budget=20_000,
         tuning_sizes={"lock": 3, "chain": 5, "tree": 3, "noisy sea": 5},
-        tuning_budget=100_000,
+        tuning_budget=40_000,
         tuning_seeds=4,
         errors=(0.0, 0.2, 0.4),
-        error_budget=100_000,
+        error_budget=40_000,
         depths=(2, 4, 6, 8),
-        tree_seeds=3,
+        tree_seeds=10,
         tree_policies=10,
         tree_pairs=200,
+        gap_budget=100_000,
         bootstrap=500,
     ),
     "paper": Table1Settings(
@@ -128,6 +144,7 @@ SETTINGS: dict[Scale, Table1Settings] = {
         budget=10_000_000,
         theory_budget=1_000_000,
         theory_seeds=5,
+        bare_budget=1_000_000,
         tuning_sizes={"lock": 4, "chain": 6, "tree": 4, "noisy sea": 6},
         tuning_budget=1_000_000,
         tuning_seeds=8,
@@ -137,6 +154,7 @@ SETTINGS: dict[Scale, Table1Settings] = {
         tree_seeds=20,
         tree_policies=10,
         tree_pairs=500,
+        gap_budget=1_000_000,
         bootstrap=2_000,
     ),
 }
@@ -167,13 +185,23 @@ OPTIONS: dict[str, dict[str, Any]] = {
 LARGEST: dict[str, float] = {"epsilon-greedy-q": 1.0}
 
 
+# Those that ask for hundreds of episodes between two updates and keep nothing of them get more samples where the others
+# have few, so that something can be said of them: in the tuning and in B. The tables print it.
+PATIENT: dict[str, int] = {"pcpg": 10, "cpi": 10}
+
+
 def has_bonus(algo: str) -> bool:
     """Whether the factor multiplies a bonus or its like, which can be taken away."""
     return COMPARATORS[algo].explores and algo not in POWER and algo not in ("pcpg", "psrl", "optimistic-psrl")
 
 
-def scale_of(algo: str, factor: float) -> float:
-    """The algorithm's `scale` for a factor of the common grid."""
+def takes_factors(algo: str) -> bool:
+    """Whether seeds of one run may have different factors: not where it decides how many episodes are asked for."""
+    return algo not in ("pcpg", "psdp") and COMPARATORS[algo].row != "own"
+
+
+def scale_of(algo: str, factor: float | Array) -> float | Array:
+    """The algorithm's `scale` for a factor of the common grid, or for one of each seed."""
     return factor ** POWER.get(algo, 1)
 
 
@@ -182,8 +210,8 @@ def allowed(algo: str, factors: tuple[float, ...]) -> list[float]:
     return [factor for factor in factors if factor <= LARGEST.get(algo, float("inf"))]
 
 
-def maker(algo: str, factor: float) -> Maker:
-    """What makes the algorithm's learner with this factor."""
+def maker(algo: str, factor: float | Array) -> Maker:
+    """What makes the algorithm's learner with this factor, or one for each seed."""
     make = _pcpg if algo == "pcpg" else partial(COMPARATORS[algo].make, **OPTIONS.get(algo, {}))
     return partial(make, scale=scale_of(algo, factor))
 

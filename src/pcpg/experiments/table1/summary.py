@@ -1,13 +1,14 @@
 """From the records of the cells to the summary: growth by family, losses by error, and how they compare with theory."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
 from pcpg.experiments.harness import Record
-from pcpg.experiments.table1.growth import compare
-from pcpg.experiments.table1.plan import reached
+from pcpg.experiments.table1.growth import Verdict, compare
+from pcpg.experiments.table1.measures import choose_own
+from pcpg.experiments.table1.plan import CellKind, reached
 from pcpg.experiments.table1.problems import MISSPECIFIED
 from pcpg.experiments.table1.settings import (
     CHAIN_DECISIONS,
@@ -41,6 +42,8 @@ def summarise(records: list[Record], settings: Table1Settings) -> Record:
             "theory_budget": settings.theory_budget,
             "error_budget": settings.error_budget,
             "tuning_budget": settings.tuning_budget,
+            "bare_budget": settings.bare_budget,
+            "gap_budget": settings.gap_budget,
             "settle": SETTLE,
             "chain_decisions": CHAIN_DECISIONS,
             "tuning_sizes": dict(settings.tuning_sizes),
@@ -61,7 +64,7 @@ def summarise(records: list[Record], settings: Table1Settings) -> Record:
 
 def _algo(name: str, records: list[Record], settings: Table1Settings) -> Record:
     entry = COMPARATORS[name]
-    kinds = {kind: [r for r in records if r["kind"] == kind] for kind in ("A", "own", "eps", "bare", "theory", "B")}
+    kinds = {kind: [r for r in records if r["kind"] == kind] for kind in get_args(CellKind)}
     tuned = next((r["factor"] for r in records if r["kind"] == "tuning"), None)
     found = {
         "row": entry.row,
@@ -74,6 +77,8 @@ def _algo(name: str, records: list[Record], settings: Table1Settings) -> Record:
         "theorem": THEOREMS.get(name, NONE).text,
         "exploration": {f: _family(f, kinds, name, settings) for f in FAMILIES if _of(f, kinds["A"])},
         "accuracy": {f: _accuracy(_of(f, kinds["eps"])[0], name, settings) for f in NOISY if _of(f, kinds["eps"])},
+        "gaps": _accuracy(kinds["gap"][0], name, settings) if kinds["gap"] else None,
+        "problems": {_name_of_problem(record): _own_problem(record) for record in kinds["problem"]},
         "theory": {f: _theory(_of(f, kinds["theory"])[0]) for f in FAMILIES if _of(f, kinds["theory"])},
         "misspecification": {
             problem: _losses(record)
@@ -105,22 +110,36 @@ def _family(family: Family, kinds: dict[str, list[Record]], name: str, settings:
         found = found._replace(verdict="open")
     own = {
         str(record["arguments"]["size"]): {
-            "factor": record["best"],
+            "factor": choose_own(record["trials"], record["arguments"]["factor"]),
             "median": _median(record["samples"]) if record["samples"] else None,
-            "same": record["samples"] is None,
+            "same": choose_own(record["trials"], record["arguments"]["factor"]) == record["arguments"]["factor"],
         }
         for record in _of(family, kinds["own"])
     }
-    bare = [{"reached": reached(r), "seeds": len(r["samples"])} for r in _of(family, kinds["bare"])]
+    with_own = {size: own.get(str(size)) for size in (min(samples), max(samples))}
+    ends = [_best_median(found_own, samples[size]) for size, found_own in with_own.items() if found_own]
+    medians = [end for end in ends if end]
+    own_growth = medians[1] / medians[0] if len(medians) == 2 else None
+    bare = {
+        str(r["arguments"]["size"]): {"reached": reached(r), "seeds": len(r["samples"])}
+        for r in _of(family, kinds["bare"])
+    }
     largest = max((r for r in mine if reached(r)), key=lambda r: r["arguments"]["size"], default=mine[0])
     return {
         "points": points,
         "growth": found.as_record(),
         "beyond": missing,
         "own": own,
-        "bare": bare[0] if bare else None,
+        "own_growth": own_growth,
+        "bare": bare,
         "regret": largest["regret"] | {"size": largest["arguments"]["size"]},
     }
+
+
+def _best_median(own: Record, one_factor: Array) -> float | None:
+    """The median samples at a size with the factor that suits it; None where fewer than half got there."""
+    found = float(np.quantile(one_factor, 0.5, method="lower")) if own["same"] else own["median"]
+    return found if found is not None and np.isfinite(found) else None
 
 
 def _accuracy(record: Record, name: str, settings: Table1Settings) -> Record:
@@ -131,7 +150,8 @@ def _accuracy(record: Record, name: str, settings: Table1Settings) -> Record:
     theorem = THEOREMS.get(name, NONE)
     found = compare(samples, sizes, theorem, record["arguments"]["budget"], settings.bootstrap, not theorem.lower)
     medians = {f"{share:g}": _median(record["samples"][f"{share:g}"]) for share in shares}
-    return {"growth": found.as_record(), "medians": medians, "size": record["arguments"]["size"]}
+    factor = record.get("best", record["arguments"]["factor"])
+    return {"growth": found.as_record(), "medians": medians, "factor": factor}
 
 
 def samples_of(records: list[Record]) -> dict[int, Array]:
@@ -153,6 +173,15 @@ def _point(size: int, samples: Array, budget: int) -> Record:
         **{key: float(value) if np.isfinite(value) else None for key, value in bounds.items()},
         "budget": budget,
     }
+
+
+def _name_of_problem(record: Record) -> str:
+    return record["arguments"]["reference"].rpartition(":")[2]
+
+
+def _own_problem(record: Record) -> Record:
+    samples = np.array([np.inf if value is None else value for value in record["samples"]])
+    return _point(0, samples, record["arguments"]["budget"]) | {"factor": record["best"]}
 
 
 def _theory(record: Record) -> Record:
@@ -182,11 +211,12 @@ def _losses(record: Record) -> list[Record]:
 
 
 def _verdicts(found: Record) -> Record:
-    """How many of the comparisons over sizes and over epsilon came out how."""
+    """How many of the comparisons over sizes, over gaps and over epsilon came out how."""
     counts = {}
-    for what in ("exploration", "accuracy"):
-        said = [part["growth"]["verdict"] for part in found[what].values()]
-        counts[what] = {verdict: said.count(verdict) for verdict in ("within", "exceeds", "open", "no claim")}
+    gaps = {} if found["gaps"] is None else {"tree": found["gaps"]}
+    for what, parts in (("exploration", found["exploration"]), ("gaps", gaps), ("accuracy", found["accuracy"])):
+        said = [part["growth"]["verdict"] for part in parts.values()]
+        counts[what] = {verdict: said.count(verdict) for verdict in get_args(Verdict)}
     return counts
 
 

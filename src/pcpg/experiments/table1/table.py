@@ -3,7 +3,7 @@
 from pcpg.experiments.harness import Record
 from pcpg.experiments.table1.measures import METHODS
 from pcpg.experiments.table1.problems import MISSPECIFIED
-from pcpg.experiments.table1.settings import BARE, FAMILIES
+from pcpg.experiments.table1.settings import BARE, FAMILIES, NOISY, PATIENT
 
 Lines = list[str]
 
@@ -50,6 +50,7 @@ def tables(summary: Record) -> str:
         main_table(summary),
         _accuracies(summary),
         _samples(summary),
+        _own_problems(summary),
         _losses(summary),
         _trees(summary),
         _provenance(summary),
@@ -69,8 +70,8 @@ def short_table(summary: Record) -> str:
         off = sum(bool(error["off_path"]) for error in errors)
         judged = sum(error["measured"] is not None for error in errors)
         error = f"{ERRORS[row]}; {off} of {judged} lose by errors off the path" if judged else ERRORS[row]
-        rows.append([row + extra, names, theorem, _counted(mine, "exploration"), _counted(mine, "accuracy"), error])
-    head = ["row of the paper", "algorithms", "samples, theorem", "growth with size", "growth with 1/eps", "error"]
+        rows.append([row + extra, names, theorem, _counted(mine, "exploration"), _counted(mine, "gaps"), error])
+    head = ["row of the paper", "algorithms", "samples, theorem", "growth with size", "growth with 1/gap", "error"]
     return "\n".join(["# Table 1, measured", "", *_grid(head, rows), "", *_notes(summary), ""])
 
 
@@ -94,8 +95,9 @@ def main_table(summary: Record) -> str:
         "## Growth with the size, beside the theorem's",
         "",
         "`x21 of x358 (2 to 6)`: median samples grew 21 times from size 2 to size 6, the theorem's polynomial at these",
-        "(S, A, L, eps, delta) 358 times. In brackets after it the share of seeds that got there at each size, where",
-        "not all did.",
+        "(S, A, L, eps, delta) 358 times. `x12 with a factor each`: from the first size to the last that was run, with",
+        "the factor that suits each of the two, where other seeds found one. In brackets the share of seeds that got",
+        "there at each size, where not all did.",
         "S: states, S_L: states with their time, W: most states at one time, L: decisions, eps: accuracy (see docs).",
         "",
     ]
@@ -112,7 +114,8 @@ def _growth(part: Record | None) -> str:
     proved = "" if growth["theorem"] is None else f" of x{_times(growth['theorem'])}"
     over = "" if growth["budget_over_first"] is None else f", then > x{_times(growth['budget_over_first'])}"
     spread = f"x{_times(growth['measured'])}{proved} ({growth['first']:g} to {growth['last']:g}{over})"
-    return f"**{growth['verdict']}**: {spread}{shares}"
+    own = f"; x{_times(part['own_growth'])} with a factor each" if part.get("own_growth") else ""
+    return f"**{growth['verdict']}**: {spread}{own}{shares}"
 
 
 def _times(factor: float) -> str:
@@ -120,22 +123,41 @@ def _times(factor: float) -> str:
 
 
 def _accuracies(summary: Record) -> str:
-    """Growth with 1/epsilon on the problems with noise."""
+    """Growth with 1/epsilon, on trees whose gap shrinks with it and on one problem."""
     families = [family for family in FAMILIES if any(family in f["accuracy"] for f in summary["algos"].values())]
-    if not families:
+    gaps = any(found["gaps"] for found in summary["algos"].values())
+    if not families and not gaps:
         return ""
     rows = [
-        [name_of(algo, found), *(_growth(found["accuracy"].get(family)) for family in families)]
+        [
+            name_of(algo, found),
+            *([_growth(found["gaps"]), _medians(found["gaps"])] if gaps else []),
+            *(_growth(found["accuracy"].get(family)) for family in families),
+        ]
         for algo, found in summary["algos"].items()
-        if found["accuracy"]
+        if found["accuracy"] or found["gaps"]
     ]
     text = [
         "## Growth with 1/epsilon, beside the theorem's",
         "",
-        "At the size of the tuning, from the largest share of the gap to the smallest that half of the seeds reached.",
+        "Trees of one size whose good leaf pays (1 + gap) / 2 and the others (1 - gap) / 2, epsilon a tenth of the",
+        "gap: nobody can tell the leaves apart in fewer than order 1/gap^2 visits, so samples have to grow about 16",
+        "times from 0.4 to 0.1. One factor for all gaps, the best of four on other seeds, and",
+        f"{short(summary['protocol']['gap_budget'])} samples a seed. Then one problem at the size of the tuning, with",
+        "epsilon from 0.4 of the gap between the optimal return and that of uniform play to 0.05: it has gaps of",
+        "its own, below which a smaller epsilon costs nothing, so there the theorems' 1/eps^2 cannot be tight.",
         "",
     ]
-    return "\n".join([*text, *_grid(["algorithm", *families], rows), ""])
+    head = [*(["gap: growth", "gap: samples, factor"] if gaps else []), *(f"{family}, epsilon" for family in families)]
+    return "\n".join([*text, *_grid(["algorithm", *head], rows), ""])
+
+
+def _medians(part: Record | None) -> str:
+    """Median samples at each point, and the factor."""
+    if part is None:
+        return "-"
+    shown = ["-" if value is None else short(value) for value in part["medians"].values()]
+    return f"{', '.join(shown)} at {part['factor']:.1g}"
 
 
 def _error(found: Record, verdict: Record) -> str:
@@ -153,15 +175,16 @@ def _notes(summary: Record) -> Lines:
     protocol = summary["protocol"]
     tuned = ", ".join(f"{family} {size}" for family, size in protocol["tuning_sizes"].items())
     return [
-        "Growth: median samples to an epsilon-optimal policy, at the largest size (or smallest epsilon) that half of",
-        "the seeds reached over that at the first, beside the growth of the algorithm's own theorem, a polynomial in",
+        "Growth: median samples to an epsilon-optimal policy, at the largest size (or smallest gap) that half of the",
+        "seeds reached over that at the first, beside the growth of the algorithm's own theorem, a polynomial in",
         "S, A, L, 1/eps and ln 1/delta, between the same two. `within`: at every size the measured factor is at most",
-        "the theorem's (of a lower bound: at least). `exceeds`: more, by its 95% interval. `open`: too few sizes were",
-        f"reached within {short(protocol['budget'])} samples a seed to say. `no claim`: the theorem is not about this",
-        "problem. Each algorithm has one factor of its own constants, tuned on other seeds at one size of each problem",
-        f"({tuned}); beside it the best factor of each size. A theorem holds for its own constants, not for a",
-        "tuned factor: `exceeds` says that one factor does not suit all sizes, or that the sizes are too small for the",
-        "leading term.",
+        "the theorem's (of a lower bound: at least). `exceeds`: more, by its 95% interval. `stuck`: at some size fewer",
+        "than half of the seeds got there, though at a larger one they did. `open`: neither can be said, too few sizes",
+        f"were reached within {short(protocol['budget'])} samples a seed, or chance may explain the difference.",
+        "`no claim`: the theorem is not about this problem. Each algorithm has one factor of its own constants, tuned",
+        f"on other seeds at one size of each problem ({tuned}). A theorem holds for its own constants, not for a tuned",
+        "factor: `exceeds` and `stuck` say that one factor does not suit all sizes, or that sizes are too small for",
+        "the leading term, and `within` that nothing was seen against the theorem, not that it is tight.",
         "",
         "Error: a learner loses by errors off the optimal path, or by those on it alone; a theorem on errors is an",
         "upper bound, which losing less does not contradict. (s0): its paper restarts from a distribution that covers",
@@ -181,12 +204,12 @@ def _samples(summary: Record) -> str:
                 continue
             points = {point["size"]: point for point in part["points"]}
             cells = [_point(points.get(size), size in part["beyond"], part["own"].get(str(size))) for size in sizes]
-            bare = part["bare"]
-            without = f"{bare['reached']}/{bare['seeds']}" if bare else "-"
+            bare = {int(size): one for size, one in part["bare"].items()}
+            without = ", ".join(f"{bare[size]['reached']}/{bare[size]['seeds']}" for size in sorted(bare)) or "-"
             last = [without, _constants(found["theory"].get(family))]
             rows.append([name_of(algo, found), f"{found['factor']:.3g}", *cells, *last])
         if rows:
-            bare_at = f"no bonus, at {summary['protocol']['tuning_sizes'][family]}"
+            bare_at = "no bonus, at each size" if family in NOISY else f"no bonus, at {sizes[-1]}"
             head = ["algorithm", "factor", *(f"{size}" for size in sizes), bare_at, f"papers' constants, at {sizes[0]}"]
             lines += ["", f"### {family}", "", *_grid(head, rows)]
     if not lines:
@@ -196,11 +219,27 @@ def _samples(summary: Record) -> str:
         "",
         f"Median over seeds with the tuned factor; epsilon is {summary['protocol']['epsilon']}.",
         "`n/N`: seeds that got there, where not all did; `>`: the median lies beyond the budget. Sizes beyond one",
-        "where no seed got there are not run. `{n at f}`: n samples with the best factor f of that size, where it is",
-        f"another. `no bonus`: seeds that got there with a factor of {BARE:g} within",
-        f"{short(summary['protocol']['tuning_budget'])} samples.",
+        "where no seed got there are not run. `{n at f}`: n samples with the factor f that suits the size, at the",
+        "first and at the last that was run, where on other seeds it was better by more than noise. 20 is the first",
+        "point of the grid: who is there may be there by chance.",
+        f"`no bonus`: seeds that got there with a factor of {BARE:g} within",
+        f"{short(summary['protocol']['bare_budget'])} samples.",
     ]
     return "\n".join([*head, *lines, ""])
+
+
+def _own_problems(summary: Record) -> str:
+    """The samples on problems of one's own; nothing where there are none."""
+    names = list(dict.fromkeys(name for found in summary["algos"].values() for name in found["problems"]))
+    if not names:
+        return ""
+    rows = []
+    for algo, found in summary["algos"].items():
+        parts = [found["problems"].get(name) for name in names]
+        shown = [f"{_point(part, False, None)} at {part['factor']:.1g}" if part else "-" for part in parts]
+        rows.append([name_of(algo, found), *shown])
+    text = ["## Problems of your own", "", "Median samples to epsilon, at the factor that suited, on other seeds.", ""]
+    return "\n".join([*text, *_grid(["algorithm", *names], rows), ""])
 
 
 def _point(point: Record | None, beyond: bool, own: Record | None) -> str:
@@ -235,13 +274,15 @@ def _losses(summary: Record) -> str:
             rows.append(
                 [name_of(algo, found), *(f"{row['loss']:.3f}" for problem in MISSPECIFIED for row in parts[problem])]
             )
+    more = {algo: times for algo, times in PATIENT.items() if algo in summary["algos"]}
+    patient = "".join(f"; {name_of(a, summary['algos'][a])}: {times} times as many" for a, times in more.items())
     text = [
         "## Loss by misspecified aggregation",
         "",
         "Mean final loss (the optimal return is 1) against the error kappa, with the best of the factors tried. `mix`",
         "and `wait` have their error off the optimal path, where who is deluded loses kappa/3 and kappa/2; `local` has",
         "it on the path, where everybody loses kappa/2 at least.",
-        f"{short(summary['protocol']['error_budget'])} samples per seed.",
+        f"{short(summary['protocol']['error_budget'])} samples per seed{patient}.",
         "",
     ]
     return "\n".join([*text, *_grid(head, rows), ""])

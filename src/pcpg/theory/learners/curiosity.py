@@ -36,10 +36,10 @@ class Curious(tables.TabularLearner):
         self.counts.add(episodes)
         np.add.at(self.arrivals, (self._lane[..., None], episodes.s), 1.0)
         N, top = self.counts.visits, self.layout.remaining[: self.layout.num_states, None]
-        r = np.where(N > 0.0, self.counts.mean_reward() + self.scale * self.intrinsic(), np.inf)
+        r = np.where(N > 0.0, self.counts.mean_reward() + self.scales * self.intrinsic(), np.inf)
 
         def finish(here: slice, Q: Array) -> Array:
-            return np.minimum(Q, (1.0 + self.scale) * top[here])
+            return np.minimum(Q, (1.0 + self.scales) * top[here])
 
         self.pi = tables.greedy(tables.induct(self.layout, r, self.counts.transitions(), finish, tables.best))
 

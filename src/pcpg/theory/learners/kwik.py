@@ -50,7 +50,7 @@ class KWIK(tables.TabularLearner):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.m = float(np.ceil(self.scale * visits_needed(self.layout, self.epsilon, self.delta)))
+        self.m = np.ceil(self.scales * visits_needed(self.layout, self.epsilon, self.delta))
         self.features = None if self.phi is None else tables.features(self.layout, self.phi)
         self.counts = tables.Counts(self.layout, self.n, share=False)
         self.top = self.layout.remaining[: self.layout.num_states, None]
@@ -88,5 +88,5 @@ class KWIK(tables.TabularLearner):
                 r[i, here] = (flat @ (weights @ counts.rewards[i, here].reshape(-1))).reshape(shape)
                 sums = counts.successors[i, here].reshape(len(flat), -1)
                 P[i, here] = np.maximum(flat @ (weights @ sums), 0.0).reshape(*shape, -1)
-                sure[i, here] = known_by_regression(flat, gram, self.m**-0.5).reshape(shape)
+                sure[i, here] = known_by_regression(flat, gram, float(self.m[i, 0, 0]) ** -0.5).reshape(shape)
         return r, P, sure

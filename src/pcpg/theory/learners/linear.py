@@ -18,7 +18,7 @@ def bonus_factor(dim: int, horizon: int, steps: int, p: float) -> float:
     return dim * horizon * float(np.sqrt(np.log(2.0 * dim * steps / p)))
 
 
-def regress(phi: Array, visits: Array, sums: Array, ridge: float = 1.0) -> tuple[Array, Array]:
+def regress(phi: Array, visits: Array, sums: Array, ridge: float | Array = 1.0) -> tuple[Array, Array]:
     """The means w' phi and the forms phi' Lambda^-1 phi, from visits and sums of targets, all [n, s, A]."""
     flat = phi.reshape(-1, phi.shape[-1])
     N, y = visits.reshape(len(visits), -1), sums.reshape(len(sums), -1)
@@ -62,8 +62,8 @@ class LSVIUCB(tables.TabularLearner):
         self.counts.add(episodes)
         self.steps += episodes.a[0].size
         layout, counts = self.layout, self.counts
-        beta = self.scale * bonus_factor(self.dim, layout.horizon, self.steps, self.delta)
-        ridge = self.scale**2
+        beta = self.scales * bonus_factor(self.dim, layout.horizon, self.steps, self.delta)
+        ridge = self.scales**2
         top = layout.remaining[: layout.num_states, None]
         V = np.zeros((len(self.Q), layout.first[-1] - layout.num_states))
         for here, after in layout.backward():
@@ -74,5 +74,5 @@ class LSVIUCB(tables.TabularLearner):
             else:
                 mean, form = regress(self.features[here], visits, sums, ridge)
             self.Q[:, here] = np.minimum(mean + beta * np.sqrt(form), top[here])
-            V = self.Q[:, here].max(-1)
+            V = tables.best(here, self.Q[:, here])
         self.pi = tables.greedy(self.Q)

@@ -33,7 +33,7 @@ class E3(tables.TabularLearner):
         super().__post_init__()
         layout = self.layout
         theory = (layout.num_states * layout.horizon**2 / self.epsilon) ** 4 * np.log(1.0 / self.delta)
-        self.m = float(np.ceil(self.scale * theory))
+        self.m = np.ceil(self.scales * theory)
         self.threshold = self.epsilon / (2.0 * layout.horizon)
         self.counts = tables.Counts(layout, self.n, share=False)
         self.play = self.pi
@@ -61,7 +61,7 @@ class E3(tables.TabularLearner):
 
     def known(self) -> Mask:
         """Which states are known, [n, S]."""
-        return self.counts.visits.min(-1) >= self.m
+        return self.counts.visits.min(-1) >= self.m[..., 0]
 
     def _plan(self, r: Array, P: Array, known: Mask, worth: float) -> Array:
         def finish(here: slice, Q: Array) -> Array:
@@ -104,7 +104,7 @@ class RMax(tables.TabularLearner):
         super().__post_init__()
         layout = self.layout
         theory = known_after(layout.num_states, layout.num_actions, layout.horizon, self.epsilon, self.delta)
-        self.m = float(np.ceil(self.scale * theory))
+        self.m = np.ceil(self.scales * theory)
         self.discount = tables.discount(layout.horizon, self.gamma)
         self.counts = tables.Counts(layout, self.n, share=False)
         self.top = heaven(layout, self.discount)[:, None]
@@ -187,15 +187,17 @@ class UCRL2(tables.TabularLearner):
     def _plan(self, which: Index) -> Array:
         layout, N = self.layout, self.counts.visits[which]
         P, r = self.counts.transitions()[which], self.counts.mean_reward()[which]
-        r = r + self.scale * reward_radius(N, layout.num_states, layout.num_actions, self.steps, self.delta)
+        r = r + self.scales[which] * reward_radius(N, layout.num_states, layout.num_actions, self.steps, self.delta)
         Q, top = np.empty_like(r), layout.remaining[: layout.num_states, None]
         V = np.zeros((len(which), layout.first[-1] - layout.num_states))
         for here, after in layout.backward():
             wide = after.stop - after.start
-            radius = self.scale * transition_radius(N[:, here], wide, layout.num_actions, self.steps, self.delta)
+            radius = self.scales[which] * transition_radius(
+                N[:, here], wide, layout.num_actions, self.steps, self.delta
+            )
             found = np.minimum(r[:, here] + optimistic_mean(P[:, here, :, :wide], radius, V), top[here])
             Q[:, here] = np.where(N[:, here] > 0.0, found, top[here])
-            V = Q[:, here].max(-1)
+            V = tables.best(here, Q[:, here])
         return Q
 
 
@@ -246,7 +248,7 @@ class UCBVI(tables.TabularLearner):
         ell = float(np.log(5.0 * layout.num_shared * layout.num_actions * self.steps / self.delta))
         N, r = np.maximum(self.counts.visits, 1.0), self.counts.mean_reward()
         if self.bonus == "hoeffding":
-            r = r + self.scale * hoeffding_bonus(N, layout.horizon, ell)
+            r = r + self.scales * hoeffding_bonus(N, layout.horizon, ell)
         r = np.where(self.counts.visits > 0.0, r, np.inf)[:, which]  # not tried: the cut alone holds
         P, N = self.counts.transitions()[:, which], N[:, which]
         V = np.zeros((len(P), layout.first[-1] - layout.num_states))
@@ -256,7 +258,7 @@ class UCBVI(tables.TabularLearner):
             if self.bonus == "bernstein":
                 pairs = float(layout.num_shared**2 * layout.num_actions)
                 arrivals = self.arrivals[:, after]
-                new += self.scale * bernstein_bonus(N[:, here], rows, V, arrivals, layout.horizon, ell, pairs)
+                new += self.scales * bernstein_bonus(N[:, here], rows, V, arrivals, layout.horizon, ell, pairs)
             self.Q[:, here] = np.minimum(self.Q[:, here], new)
-            V = self.Q[:, here].max(-1)
+            V = tables.best(here, self.Q[:, here])
         self.pi = tables.greedy(self.Q)

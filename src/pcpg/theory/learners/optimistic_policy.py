@@ -86,7 +86,7 @@ class OPPO(MirrorLearner):
 
     def _evaluate(self, pi: Array) -> tuple[Array, Array]:
         """The optimistic Q [n, S, A] and, for each step, the values of the next layer [n, L, W]."""
-        layout, factor = self.layout, self.scale * bonus_factor(self.layout, self.steps, self.delta)
+        layout, factor = self.layout, self.scales * bonus_factor(self.layout, self.steps, self.delta)
         r = self.rewards / np.maximum(self.visits, 1.0)
         Q, ahead = np.empty_like(r), np.zeros((len(r), layout.horizon, layout.width))
         V = np.zeros((len(r), layout.width))
@@ -127,7 +127,7 @@ class POMD(MirrorLearner):
         counts = self.counts
         counts.add(episodes)
         self.episode, self.steps = self.episode + 1, self.steps + episodes.a[0].size
-        bonus = self.scale * bandit_bonus(counts.visits, self.layout, self.steps, self.delta)
+        bonus = self.scales * bandit_bonus(counts.visits, self.layout, self.steps, self.delta)
         r = np.where(counts.visits > 0.0, counts.mean_reward() + bonus, np.inf)
 
         def finish(here: slice, Q: Array) -> Array:

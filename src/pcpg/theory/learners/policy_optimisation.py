@@ -36,7 +36,7 @@ class Reinforce(tables.TabularLearner):
         sums, _ = tables.pair_sums(self.pi.shape, episodes.s[..., :-1], episodes.a, G - G.mean(1, keepdims=True))
         # sum_a sums(s, a) (e_a - pi) = sums(s, .) - pi(s, .) sum_a sums(s, a)
         gradient = sums - self.pi * sums.sum(-1, keepdims=True)
-        self.theta += self.scale / self.batch * gradient
+        self.theta += self.scales / self.batch * gradient
         self.pi = tables.softmax(self.theta)
 
 
@@ -51,7 +51,7 @@ class NPG(tables.TabularLearner):
     from. gamma = 1 - 1/L; `scale` is the paper's eta.
     """
 
-    scale: float = 0.1
+    scale: float | Array = 0.1
     gamma: float | None = None
     batch: int = 20
 
@@ -66,7 +66,7 @@ class NPG(tables.TabularLearner):
         sums, visits = tables.pair_sums(self.pi.shape, episodes.s[..., :-1], episodes.a, G)
         Q = sums / np.maximum(visits, 1.0)
         V = sums.sum(-1, keepdims=True) / np.maximum(visits.sum(-1, keepdims=True), 1.0)
-        self.theta += self.scale / (1.0 - self.discount) * np.where(visits > 0.0, Q - V, 0.0)
+        self.theta += self.scales / (1.0 - self.discount) * np.where(visits > 0.0, Q - V, 0.0)
         self.pi = tables.softmax(self.theta)
 
 
@@ -112,7 +112,7 @@ class MDMPI(tables.TabularLearner):
         targets = partial_returns(episodes.r, V[self._lane[..., None], episodes.s], self.m, self.discount)
         found = tables.pair_means(self.pi.shape, episodes.s[..., :-1], episodes.a, targets)
         self.q = np.where(np.isfinite(found), found, self.q)
-        self.theta += self.scale * self.q
+        self.theta += self.scales * self.q
         self.pi = tables.softmax(self.theta)
 
 
@@ -163,7 +163,7 @@ class CPI(tables.TabularLearner):
         # An action is uniform, so A times (pi' - pi)(a) q is unbiased; d^pi has mass 1 - gamma^L before the end.
         mass = 1.0 - self.discount**self.layout.horizon
         advantage = mass * self.layout.num_actions * (change * q[:, half:]).mean(1)
-        alpha = np.minimum(self.scale * (1.0 - self.discount) * (advantage - self.epsilon / 3.0) / 4.0, 1.0)
+        alpha = np.minimum(self.scales[:, 0, 0] * (1.0 - self.discount) * (advantage - self.epsilon / 3.0) / 4.0, 1.0)
         alpha = np.where(advantage >= 2.0 * self.epsilon / 3.0, alpha, 0.0)[:, None, None]
         self.pi = (1.0 - alpha) * self.pi + alpha * greedy
         self.h = tables.geometric_steps(self.streams.uniform(self.batch), self.discount, self.layout.horizon)
@@ -204,6 +204,8 @@ class PSDP(tables.TabularLearner):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if np.ndim(self.scale) > 0:
+            raise ValueError("scale must be one number: it says how many episodes are asked for, of all seeds at once")
         self.batch = int(np.ceil(self.scale * episodes_of_a_step(self.layout, self.epsilon, self.delta)))
         self.h, self.first = self.layout.horizon - 1, True
         self.found = self.pi

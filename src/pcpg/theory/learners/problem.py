@@ -63,6 +63,15 @@ class Episodic:
         return self.low * self.horizon + (self.high - self.low) * V[:, 0]
 
 
+def side_by_side(parts: Sequence[Episodic]) -> Episodic:
+    """The instances of problems that differ in their chances and rewards alone, one after the other."""
+    first = parts[0]
+    if any(part.first != first.first or part.high != first.high or part.low != first.low for part in parts):
+        raise ValueError("problems side by side must have the same layers and the same range of rewards")
+    P, r = np.concatenate([part.P for part in parts]), np.concatenate([part.r for part in parts])
+    return replace(first, P=P, r=r)
+
+
 def build(
     name: str, layers: Sequence[Index], P: Array, raw: Array, low: float, high: float, labels: ArrayLike | None = None
 ) -> Episodic:
@@ -156,7 +165,7 @@ def _instances(name: str, env: Any, seeds: Sequence[int], low: float, high: floa
 
 
 TREASURE = 0.3
-SLIP, GOOD_LEAF, OTHER_LEAF = 0.02, 0.25, 0.05
+SLIP, GOOD_LEAF, OTHER_LEAF = 0.02, 0.3, 0.1
 
 
 def noisy_sea(size: int, seeds: Sequence[int]) -> Episodic:
@@ -185,24 +194,30 @@ def noisy_sea(size: int, seeds: Sequence[int]) -> Episodic:
     return replace(layered(f"noisy sea of {size}", P, raw, 0, size, -cost, 1.0), noisy=True)
 
 
-def tree(depth: int, seeds: Sequence[int]) -> Episodic:
-    """A binary tree in which moves slip and leaves pay by chance: one pays with probability 0.25, the others 0.05.
+def tree(depth: int, seeds: Sequence[int], gap: float | None = None) -> Episodic:
+    """A binary tree in which moves slip and leaves pay by chance: one pays with probability 0.3, the others 0.1.
 
-    A move goes to the child it names, or to its sibling with probability 0.02; the last decision, at a leaf, draws the
-    reward. One try of a leaf says little, so who does not come back to what failed once misses the good one.
+    A move goes to the child it names, or, with probability 0.02, off the tree, where nothing is paid; the last
+    decision, at a leaf, draws the reward. One try of a leaf says little, so who does not come back to what failed once
+    misses the good one, and a slip does not bring it back. With `gap` the good leaf pays (1 + gap) / 2 and the others
+    (1 - gap) / 2: nobody can tell them apart in fewer than order 1/gap^2 visits.
     """
+    good, other = (GOOD_LEAF, OTHER_LEAF) if gap is None else ((1.0 + gap) / 2.0, (1.0 - gap) / 2.0)
     if not 1 <= depth <= 8:
         raise ValueError(f"depth must be 1 to 8, got {depth}")
-    nodes = 2 ** (depth + 1) - 1
-    first = 2**depth - 1
-    P, raw = np.zeros((len(seeds), nodes + 1, 2, nodes + 1)), np.zeros((len(seeds), nodes + 1, 2))
+    nodes, first = 2 ** (depth + 1) - 1, 2**depth - 1
+    S = nodes + depth + 1  # off the tree at each depth, and the end
+    P, raw = np.zeros((len(seeds), S, 2, S)), np.zeros((len(seeds), S, 2))
     for s in range(first):
+        off = nodes + (s + 1).bit_length() - 1
         for a in range(2):
-            P[:, s, a, 2 * s + 1 + a], P[:, s, a, 2 * s + 2 - a] = 1.0 - SLIP, SLIP
-    P[:, first:, :, nodes] = 1.0
-    raw[:, first:nodes] = OTHER_LEAF
+            P[:, s, a, 2 * s + 1 + a], P[:, s, a, off] = 1.0 - SLIP, SLIP
+    for off in range(nodes, S - 1):
+        P[:, off, :, off + 1] = 1.0
+    P[:, first:nodes, :, S - 1] = 1.0
+    raw[:, first:nodes] = other
     for i, seed in enumerate(seeds):
-        raw[i, first + int(np.random.default_rng([8, seed]).integers(2**depth))] = GOOD_LEAF
+        raw[i, first + int(np.random.default_rng([8, seed]).integers(2**depth))] = good
     return replace(layered(f"tree of depth {depth}", P, raw, 0, depth + 1, 0.0, 1.0), noisy=True)
 
 

@@ -22,13 +22,13 @@ class EpsilonGreedyQ(tables.TabularLearner):
     converges for omega in (1/2, 1] (Even-Dar and Mansour 2003); omega = 1 is exponentially slow in 1/(1-gamma).
     """
 
-    scale: float = 0.1
+    scale: float | Array = 0.1
     gamma: float | None = None
     omega: float = 0.6
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.scale > 1.0:
+        if np.any(self.scales > 1.0):
             raise ValueError(f"scale must be at most 1, since epsilon is a probability, got {self.scale}")
         self.discount = tables.discount(self.layout.horizon, self.gamma)
         self.Q, self.visits = (tables.zeros(self.layout, self.n) for _ in range(2))
@@ -37,7 +37,7 @@ class EpsilonGreedyQ(tables.TabularLearner):
 
     def behaviour(self) -> Array:
         """The greedy policies mixed with uniform play."""
-        return (1.0 - self.scale) * self.pi + self.scale / self.pi.shape[-1]
+        return (1.0 - self.scales) * self.pi + self.scales / self.pi.shape[-1]
 
     def learn(self, episodes: Episodes) -> None:
         """Update the pairs of an episode; each uses values from before it."""
@@ -80,7 +80,7 @@ class DelayedQ(tables.TabularLearner):
         self.discount = tables.discount(layout.horizon, self.gamma, below_one=True)
         self.eps_1 = self.epsilon * (1.0 - self.discount) / 9.0
         pairs = layout.num_states * layout.num_actions
-        self.m = float(np.ceil(self.scale * attempt_after(pairs, self.discount, self.eps_1, self.delta)))
+        self.m = np.ceil(self.scales[..., 0] * attempt_after(pairs, self.discount, self.eps_1, self.delta))
         top = heaven(layout, self.discount)
         self.Q, self.V = tables.zeros(layout, n) + top[:, None], np.zeros((n, layout.first[-1]))
         self.V[:, : layout.num_states] = top
@@ -169,12 +169,12 @@ class UCBQ(tables.TabularLearner):
         t, after = self.visits[at], self.V[self._lane, s[:, 1:]]
         alpha = rate(t, horizon)
         if self.bonus == "hoeffding":
-            b = self.scale * hoeffding_bonus(t, horizon, iota)
+            b = self.scales[..., 0] * hoeffding_bonus(t, horizon, iota)
         else:
             self.sums[at] += after
             self.squares[at] += after**2
             variance = np.maximum(self.squares[at] / t - (self.sums[at] / t) ** 2, 0.0)
-            beta = self.scale * bernstein_beta(t, variance, horizon, iota, pairs)
+            beta = self.scales[..., 0] * bernstein_beta(t, variance, horizon, iota, pairs)
             b = (beta - (1.0 - alpha) * self.beta[at]) / (2.0 * alpha)
             self.beta[at] = beta
         self.Q[at] = (1.0 - alpha) * self.Q[at] + alpha * (r + after + b)
@@ -232,7 +232,7 @@ class AggregatedQ(tables.TabularLearner):
         at = (self._lane, self.cells[s[:, :-1], a])
         self.visits[at] += 1.0
         alpha = rate(self.visits[at], horizon)
-        b = 2.0 * self.scale * hoeffding_bonus(self.visits[at], horizon, iota) + self.error
+        b = 2.0 * self.scales[..., 0] * hoeffding_bonus(self.visits[at], horizon, iota) + self.error
         after = np.zeros_like(r)  # zero at the end of the episode
         nexts = self.cells[s[:, 1:-1]]
         after[:, :-1] = np.minimum(self.top[s[:, 1:-1]], self.Q[self._lane[..., None], nexts].max(-1))

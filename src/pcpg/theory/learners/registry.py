@@ -5,6 +5,7 @@ from functools import partial
 from typing import Literal, NamedTuple, get_args
 
 from pcpg.theory.learners.curiosity import Curious
+from pcpg.theory.learners.homer import HOMER
 from pcpg.theory.learners.kwik import KWIK
 from pcpg.theory.learners.layout import EpisodicLearner, Layout, Streams
 from pcpg.theory.learners.linear import LSVIUCB
@@ -109,8 +110,9 @@ BESIDE: dict[str, Comparator] = {
     "count": Comparator("count bonus", partial(Curious, kind="count"), "own", "Bellemare et al. 2016"),
     "icm": Comparator("ICM's prediction error", partial(Curious, kind="icm"), "own", "Pathak et al. 2017"),
     "rnd": Comparator("RND's prediction error", partial(Curious, kind="rnd"), "own", "Burda et al. 2018"),
+    "homer": Comparator("HOMER", HOMER, "own", "Misra, Henaff, Krishnamurthy and Langford 2020"),
 }
-"""Bonuses without a guarantee: `pcpg theory compare` runs them too, the table does not."""
+"""Bonuses without a guarantee, and HOMER, of block MDPs: `pcpg theory compare` runs them too, the table does not."""
 
 
 def current_name(name: str) -> str:

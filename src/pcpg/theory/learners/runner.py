@@ -1,5 +1,6 @@
 """Runs of a learner on an episodic problem: the counter of samples, the grid of exact returns, samples to epsilon."""
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -13,14 +14,39 @@ ENVIRONMENT, LEARNER = 0, 1  # salts: the environment's random numbers do not de
 BELOW_ONE = 1.0 - 2.0**-31  # keeps u below the sum of a row of probabilities, which rounding may leave below one
 
 
+class Uniform:
+    """The uniform numbers of streams, drawn ahead: the same ones in the same order as if drawn when needed."""
+
+    AHEAD = 4096
+
+    def __init__(self, streams: Streams) -> None:
+        self._streams, self._drawn, self._used = streams, np.empty((streams.n, 0)), 0
+
+    def take(self, *shape: int) -> Array:
+        """The next numbers [n, *shape]."""
+        count = math.prod(shape)
+        if self._used + count > self._drawn.shape[1]:
+            more = self._streams.uniform(max(count, self.AHEAD))
+            self._drawn = np.concatenate([self._drawn[:, self._used :], more], axis=1)
+            self._used = 0
+        found = self._drawn[:, self._used : self._used + count]
+        self._used += count
+        return found.reshape(-1, *shape)
+
+
 class EpisodeSource:
     """The only way to a problem's samples: episodes from s0, each step counted."""
 
     def __init__(self, problem: Episodic, streams: Streams) -> None:
         if streams.n != problem.n:
             raise ValueError(f"there must be one seed for each of {problem.n} instances, got {streams.n}")
-        self._problem, self._streams, self._steps = problem, streams, 0
+        self._problem, self._numbers, self._steps = problem, Uniform(streams), 0
         self._cdf = np.cumsum(problem.P, axis=-1).reshape(-1, problem.P.shape[-1])
+        self._columns = np.ascontiguousarray(self._cdf.T[:-1])
+        self._layer = np.repeat(np.arange(problem.horizon), np.diff(problem.first)[:-1])
+        self._after = np.array(problem.first[1:])[self._layer]
+        self._seen = problem.observed[: problem.first[-2]]
+        self._lane = np.arange(problem.n)[:, None]
 
     @property
     def steps(self) -> int:
@@ -29,26 +55,60 @@ class EpisodeSource:
 
     def roll_out(self, pi: Array | Mixture, batch: int = 1) -> Episodes:
         """The next `batch` episodes of each seed, by policies [n, S, A] over the learner's states or by a mixture."""
-        if not isinstance(pi, Mixture):
-            pi = Mixture(pi[:, None], np.zeros((len(pi), 1, self._problem.horizon), np.int64))
-        problem, L, n = self._problem, self._problem.horizon, self._problem.n
+        u = self._numbers.take(3 if self._problem.noisy else 2, self._problem.horizon, batch) * BELOW_ONE
+        self._steps += self._problem.horizon * batch
+        if isinstance(pi, Mixture):
+            x, a = self._step_by_step(pi, u)
+        elif batch == 1:
+            x, a = self._along(pi, u[..., 0])
+        else:
+            alone = np.zeros((len(pi), 1, self._problem.horizon), np.int64)
+            x, a = self._step_by_step(Mixture(pi[:, None], alone), u)
+        r = self._problem.r[self._lane[..., None], x[..., :-1], a]
+        if self._problem.noisy:
+            r = (np.swapaxes(u[:, 2], 1, 2) < r).astype(np.float64)
+        return Episodes(self._problem.observed[x], a, r)
+
+    def _along(self, pi: Array, u: Array) -> tuple[Index, Index]:
+        """The states and actions of one episode of each seed: every state draws what would follow, then it is followed.
+
+        That is one draw for all states instead of one after the other, with the numbers u [n, 2 or 3, L] of their step.
+        """
+        problem, states = self._problem, len(self._seen)
+        act, after = np.zeros((2, problem.n, states), np.int64)
+        passed, drawn = np.zeros(pi.shape[:2]), u[:, :, self._layer]
+        for k in range(pi.shape[-1] - 1):  # an outcome is the number of partial sums that u has passed
+            passed = passed + pi[..., k]
+            act += passed[:, self._seen] <= drawn[:, 0]
+        pair = (self._lane * states + np.arange(states)) * pi.shape[-1] + act
+        for chances in self._columns:
+            after += chances.take(pair) <= drawn[:, 1]
+        after += self._after + self._lane * states  # where the next state is in the flat array
+        x, here = np.empty((problem.horizon + 1, problem.n), np.int64), self._lane[:, 0] * states
+        for h in range(problem.horizon):
+            x[h] = here
+            here = after.take(here, mode="clip")
+        x[-1] = here
+        x -= self._lane[:, 0] * states
+        x = x.T[:, None]
+        return x, np.take_along_axis(act, x[:, 0, :-1], axis=1)[:, None]
+
+    def _step_by_step(self, pi: Mixture, u: Array) -> tuple[Index, Index]:
+        """The states and actions of a batch of episodes: at each step all of them draw."""
+        problem, L, n, batch = self._problem, self._problem.horizon, self._problem.n, u.shape[-1]
         states, actions = problem.r.shape[1:]
-        u = (self._streams.uniform(3 if problem.noisy else 2, L, batch) * BELOW_ONE)[..., None]
-        cdf = np.cumsum(pi.policies, axis=-1).reshape(-1, actions)
-        lane, each = np.arange(n)[:, None], pi.policies.shape[2]
-        rows = (lane[..., None] * pi.policies.shape[1] + pi.which) * each  # where the policy of each step begins in cdf
+        u = u[..., None]
+        cdf, each = np.cumsum(pi.policies, axis=-1).reshape(-1, actions), pi.policies.shape[2]
+        # where the policy of each step begins in cdf
+        rows = (self._lane[..., None] * pi.policies.shape[1] + pi.which) * each
         x, a = np.zeros((n, batch, L + 1), np.int64), np.empty((n, batch, L), np.int64)
         for h in range(L):  # an outcome is the first whose partial sum exceeds u
             here = x[..., h]
             act = (cdf.take(rows[..., h] + problem.observed.take(here), axis=0) > u[:, 0, h]).argmax(-1)
-            place = (lane * states + here) * actions + act
+            place = (self._lane * states + here) * actions + act
             a[..., h] = act
             x[..., h + 1] = problem.first[h + 1] + (self._cdf.take(place, axis=0) > u[:, 1, h]).argmax(-1)
-        self._steps += L * batch
-        r = problem.r[lane[..., None], x[..., :-1], a]
-        if problem.noisy:
-            r = (np.swapaxes(u[:, 2, ..., 0], 1, 2) < r).astype(np.float64)
-        return Episodes(problem.observed[x], a, r)
+        return x, a
 
 
 class History(NamedTuple):

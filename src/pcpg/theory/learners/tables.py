@@ -12,6 +12,7 @@ from pcpg.theory.mdp import Array, Index, Mask
 
 Bonus = Literal["hoeffding", "bernstein"]
 POSITIVE = ("scale", "delta", "epsilon", "batch", "step", "psi", "m", "omega")  # options that must be above zero
+FEW_ACTIONS = 4
 
 
 # the constructor
@@ -21,12 +22,13 @@ POSITIVE = ("scale", "delta", "epsilon", "batch", "step", "psi", "m", "omega")  
 class TabularLearner:
     """The constructor and the interface of a comparator: its options are the fields after these, checked here.
 
-    A subclass makes its tables in `__post_init__` and changes them, and the policies `pi` [n, S, A], in `learn`.
+    A subclass makes its tables in `__post_init__` and changes them, and the policies `pi` [n, S, A], in `learn`. The
+    scale is one number, or one for each seed: learners multiply by `scales`, [n, 1, 1].
     """
 
     layout: Layout
     streams: Streams
-    scale: float = 1.0
+    scale: float | Array = 1.0
     batch = 1  # not a field, unless a learner makes it one: most learn after each episode
 
     def __post_init__(self) -> None:
@@ -34,6 +36,7 @@ class TabularLearner:
         check(**{name: options[name] for name in POSITIVE if options.get(name) is not None})
         if options.get("bonus") not in (None, "hoeffding", "bernstein"):
             raise ValueError(f"bonus must be 'hoeffding' or 'bernstein', got {options['bonus']!r}")
+        self.scales: Array = np.broadcast_to(np.asarray(self.scale, float), self.n)[:, None, None]
         self.pi, self.steps = uniform(self.layout, self.n), 0
         self._lane: Index = np.arange(self.n)[:, None]
 
@@ -51,10 +54,10 @@ class TabularLearner:
         return self.policy()
 
 
-def check(**numbers: float) -> None:
+def check(**numbers: float | Array) -> None:
     """Raise a ValueError unless all numbers are positive, and delta, a probability of failure, is below one too."""
     for name, value in numbers.items():
-        if not value > 0.0 or (name == "delta" and value >= 1.0):
+        if not np.all(value > 0.0) or (name == "delta" and value >= 1.0):
             expected = "a probability, above 0 and below 1" if name == "delta" else "a positive number"
             raise ValueError(f"{name} must be {expected}, got {value}")
 
@@ -98,9 +101,19 @@ def uniform(layout: Layout, n: int) -> Array:
     return zeros(layout, n) + 1.0 / layout.num_actions
 
 
+def highest_action(Q: Array) -> Array:
+    """The largest of Q [..., A] over the last axis, quickly also where that is short."""
+    if Q.shape[-1] > FEW_ACTIONS:
+        return Q.max(-1)
+    found = Q[..., 0]
+    for k in range(1, Q.shape[-1]):
+        found = np.maximum(found, Q[..., k])
+    return found
+
+
 def greedy(Q: Array) -> Array:
     """The policies that are uniform over the best actions of Q [..., A]: ties break at random."""
-    best = Q.max(-1, keepdims=True) - 1e-12 <= Q
+    best = highest_action(Q)[..., None] - 1e-12 <= Q
     return best / best.sum(-1, keepdims=True)
 
 
@@ -142,11 +155,11 @@ class Counts:
         np.add.at(self.rewards, at, weight * episodes.r)
         np.add.at(self.successors, (*at, episodes.s[..., 1:] - self._after), weight)
 
-    def mean_reward(self, ridge: float = 0.0) -> Array:
+    def mean_reward(self, ridge: float | Array = 0.0) -> Array:
         """The sum of rewards / (visits + ridge), 0 where nothing was seen."""
         return self.rewards / np.maximum(self.visits + ridge, 1.0)
 
-    def transitions(self, ridge: float = 0.0) -> Array:
+    def transitions(self, ridge: float | Array = 0.0) -> Array:
         """The successors / (visits + ridge), rows of zeros where nothing was seen."""
         return self.successors / np.maximum(self.visits + ridge, 1.0)[..., None]
 
@@ -174,7 +187,7 @@ def plain(_: slice, Q: Array) -> Array:
 
 def best(_: slice, Q: Array) -> Array:
     """The largest Q of each state."""
-    return Q.max(-1)
+    return highest_action(Q)
 
 
 def replan_where_doubled(pi: Array, visits: Array, before: Array, plan: Callable[[Index], Array]) -> None:

@@ -13,7 +13,12 @@ TINY = 1e-300  # a Gamma number of a small shape can round to zero in a whole ro
 
 def dirichlet(streams: Streams, weights: Array) -> Array:
     """Dirichlet draws over the last axis; entries of weight zero stay zero."""
-    drawn = np.where(weights > 0.0, np.maximum(streams.gamma(weights), TINY), 0.0)
+    return normalised(streams.gamma(weights), weights)
+
+
+def normalised(drawn: Array, weights: Array) -> Array:
+    """Dirichlet draws from Gamma numbers of these weights."""
+    drawn = np.where(weights > 0.0, np.maximum(drawn, TINY), 0.0)
     return drawn / np.maximum(drawn.sum(-1, keepdims=True), TINY)
 
 
@@ -49,16 +54,17 @@ class PSRL(tables.TabularLearner):
         self._draw()
 
     def _draw(self) -> None:
-        counts, over = self.counts, 1.0 / self.scale**2
-        P = dirichlet(self.streams, self.prior + counts.successors * over)
-        wins = self.streams.gamma(1.0 + counts.rewards * over)
-        losses = self.streams.gamma(1.0 + (counts.visits - counts.rewards) * over)
-        r, which = wins / (wins + losses), counts.model_state
+        counts, over = self.counts, 1.0 / self.scales**2
+        beta = 1.0 + np.stack([counts.rewards, counts.visits - counts.rewards], axis=-1) * over[..., None]
+        weights = self.prior + counts.successors * over[..., None]
+        drawn = self.streams.gamma(np.concatenate([beta, weights], axis=-1))  # all that is needed, at once
+        r, which = drawn[..., 0] / (drawn[..., 0] + drawn[..., 1]), counts.model_state
+        P = normalised(drawn[..., 2:], weights)
         self.Q = tables.induct(self.layout, r[:, which], P[:, which], tables.plain, tables.best)
         self.pi = tables.greedy(self.Q)
 
 
-def noise_variance(N: Array, layout: Layout, episode: int, ridge: float = 1.0) -> Array:
+def noise_variance(N: Array, layout: Layout, episode: int, ridge: float | Array = 1.0) -> Array:
     """RLSVI's variance beta_k / (N + lambda)."""
     L, W, A = layout.horizon, layout.width, layout.num_actions
     return 0.5 * W * L**3 * np.log(2.0 * L * W * A * episode) / (N + ridge)
@@ -89,8 +95,8 @@ class RLSVI(tables.TabularLearner):
         self._draw()
 
     def _draw(self) -> None:
-        ridge = self.scale**2
-        sd = self.scale * np.sqrt(noise_variance(self.counts.visits, self.layout, self.episode, ridge))
+        ridge = self.scales**2
+        sd = self.scales * np.sqrt(noise_variance(self.counts.visits, self.layout, self.episode, ridge))
         r = self.counts.mean_reward(ridge) + sd * self.streams.normal(*sd.shape[1:])
         self.Q = tables.induct(self.layout, r, self.counts.transitions(ridge), tables.plain, tables.best)
         self.pi = tables.greedy(self.Q)
@@ -160,8 +166,10 @@ class OptimisticPSRL(tables.TabularLearner):
     def _plan(self, which: Index) -> Array:
         layout, streams = self.layout, self.streams.take(which)
         N, successors = self.counts.visits[which], self.counts.successors[which]
-        over = 1.0 / self.scale**2
-        draws = np.stack([self._draw(streams, N * over, successors * over) for _ in range(self.draws)], axis=-2)
+        over = 1.0 / self.scales[which] ** 2
+        draws = np.stack(
+            [self._draw(streams, N * over, successors * over[..., None]) for _ in range(self.draws)], axis=-2
+        )
         r, top = self.counts.mean_reward()[which], layout.remaining[: layout.num_states, None]
         Q, V = np.empty_like(r), np.zeros((len(r), layout.first[-1] - layout.num_states))
         for here, after in layout.backward():
