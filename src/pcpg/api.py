@@ -14,7 +14,7 @@ from pcpg.envs.given_reward import Reward
 from pcpg.features.own import Phi, is_own_features, register_features
 from pcpg.policies.own import Network, register_network
 from pcpg.practice.budget import Limits, read_steps, read_time
-from pcpg.run import EnvFn, Evaluation, Given, Policy, Run, RunWarning, warn
+from pcpg.run import EnvFn, Evaluation, Given, KeptEpisode, Policy, Run, RunWarning, warn
 from pcpg.run_config import RunConfig, chosen_by_a_look
 from pcpg.runs.folder import RunFolder
 from pcpg.runs.loggers import check_loggers
@@ -25,7 +25,19 @@ from pcpg.training.going_on import go_on
 from pcpg.training.loop import Observer, Progress, start_run, train_run
 from pcpg.training.trust import check_trust
 
-__all__ = ["Algo", "Evaluation", "Policy", "Progress", "Run", "RunWarning", "exploit", "load", "resume", "train"]
+__all__ = [
+    "Algo",
+    "Evaluation",
+    "KeptEpisode",
+    "Policy",
+    "Progress",
+    "Run",
+    "RunWarning",
+    "exploit",
+    "load",
+    "resume",
+    "train",
+]
 
 Algo = Literal["auto", "pcpg", "pcpg-bonus", "pcpg-replay", "ppo-rnd", "ppo-e3b", "ppo"]
 """The algorithms of the library, and "auto" to have one chosen; of those that are added to

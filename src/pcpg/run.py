@@ -24,6 +24,7 @@ from pcpg.envs.spaces import Box
 from pcpg.features.base import FeatureMap
 from pcpg.features.own import Phi, given_features
 from pcpg.policies.host import Actor, choose, draw
+from pcpg.policies.kernel import candidate_actions
 from pcpg.policies.networks import ActorCritic
 from pcpg.policies.own import Network, given_network
 from pcpg.practice.host import visit_program
@@ -36,7 +37,7 @@ from pcpg.training.compile_cache import enable_compile_cache
 from pcpg.training.exploit import make_run_env
 from pcpg.training.going_on import summary_so_far
 from pcpg.training.restore import UNSEALED
-from pcpg.training.storage import covers_of, read_features, read_policies
+from pcpg.training.storage import covers_of, keeps_data, read_data, read_features, read_policies
 from pcpg.training.trust import check_trust, environment_of
 
 EVALUATION_ROUND = 2**30
@@ -170,6 +171,16 @@ class Given(NamedTuple):
             yield
 
 
+class KeptEpisode(NamedTuple):
+    """An episode of exploration, as the library has it: parts of a Dict side by side as numbers."""
+
+    observations: np.ndarray  # [t + 1, ...]
+    actions: np.ndarray  # [t, ...]
+    rewards: np.ndarray  # [t]
+    terminated: np.ndarray  # [t] bool
+    truncated: np.ndarray  # [t] bool
+
+
 class Run:
     """A run; `policy` and `cover` are those of its first seed, `policies` and `covers` of all.
 
@@ -239,6 +250,22 @@ class Run:
         self.check_seed(seed)
         cover = self.covers[0 if seed is None else self.config.seed_list.index(seed)]
         return [Policy(cover.member(index), self.env) for index in range(int(cover.size))]
+
+    @property
+    def keeps_data(self) -> bool:
+        """Whether the run kept the episodes it played."""
+        return keeps_data(self.config)
+
+    def kept_episodes(self, seed: int | None = None) -> Iterator[KeptEpisode]:
+        """The episodes that a seed kept (by default the first seed), in the order in which they began."""
+        self.check_seed(seed)
+        kept = read_data(self.folder, self.config, self.config.seed if seed is None else seed)
+        agent: Any = self.config.agent
+        candidates = candidate_actions(self.env.action_space, agent.replay.num_actions)
+        for places in kept.episodes():
+            codes = np.append(kept.column("code")[places], kept.column("next_code")[places[-1]])
+            rest = (kept.column(name)[places] for name in ("reward", "terminated", "truncated"))
+            yield KeptEpisode(kept.observations[codes], candidates[kept.column("action")[places]], *rest)
 
     def check_seed(self, seed: int | None) -> None:
         """Refuse a seed that the run does not have."""

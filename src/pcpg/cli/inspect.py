@@ -224,9 +224,8 @@ class Export:
         run = _run_to_play(self.dir, console, 100 if self.episodes is None else self.episodes, self.trust)
         with loading(console):
             from pcpg.play.dataset import check_export, default_id, export, export_data
-            from pcpg.training.storage import keeps_data
         run.check_seed(self.seed)
-        which = self.policy or ("kept" if keeps_data(run.config) else "cover")
+        which = self.policy or ("kept" if run.keeps_data else "cover")
         out, name = Path(self.out), self.id or default_id(run, which)
         check_export(out, name)
         if which == "kept":

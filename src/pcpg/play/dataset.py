@@ -2,6 +2,7 @@
 
 import contextlib
 import importlib
+import itertools
 import os
 import re
 import string
@@ -14,13 +15,10 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from pcpg.api import Run
+from pcpg.api import KeptEpisode, Run
 from pcpg.envs.gymnasium_bridge import to_gymnasium_space
 from pcpg.play.episodes import CannotPlay, Episode, Which, chosen_policies, play, playable_env
-from pcpg.policies.kernel import candidate_actions
-from pcpg.practice.kept import Kept
 from pcpg.runs.errors import MissingExtra
-from pcpg.training.storage import keeps_data, read_data
 
 PATH = "MINARI_DATASETS_PATH"
 """The environment variable that says where Minari keeps its datasets."""
@@ -80,18 +78,14 @@ def export_data(
 
     No step is taken. Observations and actions are as the library has them, parts of a Dict side by side as numbers.
     """
-    if not keeps_data(run.config):
+    if not run.keeps_data:
         raise CannotPlay(f"{run.path} keeps no data: {run.config.algo} forgets its episodes; export its cover instead")
     dataset_id = dataset_id or default_id(run, "kept")
     check_export(out, dataset_id)
     run.check_seed(seed)
     minari, own_seed, env = _minari(), run.config.seed if seed is None else seed, run.env
-    kept = read_data(run.folder, run.config, own_seed)
-    settings: Any = run.config.agent
-    candidates = candidate_actions(env.action_space, settings.replay.num_actions)
-    parts = [
-        _kept_buffer(minari, number, kept, candidates, own) for number, own in enumerate(kept.episodes()[:episodes])
-    ]
+    some = itertools.islice(run.kept_episodes(own_seed), episodes)
+    parts = [_kept_buffer(minari, number, episode) for number, episode in enumerate(some)]
     about = f"{len(parts)} episodes that a pcpg run kept on {run.config.env}, seed {own_seed}"
     both = to_gymnasium_space(env.observation_space), to_gymnasium_space(env.action_space)
     return _written(run, out, dataset_id, parts, both, about, None)
@@ -121,15 +115,14 @@ def _written(
         )
 
 
-def _kept_buffer(minari: Any, number: int, kept: Kept, candidates: np.ndarray, places: np.ndarray) -> Any:
-    codes = np.append(kept.column("code")[places], kept.column("next_code")[places[-1]])
+def _kept_buffer(minari: Any, number: int, episode: KeptEpisode) -> Any:
     return minari.data_collector.EpisodeBuffer(
         id=number,
-        observations=kept.observations[codes],
-        actions=candidates[kept.column("action")[places]],
-        rewards=kept.column("reward")[places].tolist(),
-        terminations=kept.column("terminated")[places].tolist(),
-        truncations=kept.column("truncated")[places].tolist(),
+        observations=episode.observations,
+        actions=episode.actions,
+        rewards=episode.rewards.tolist(),
+        terminations=episode.terminated.tolist(),
+        truncations=episode.truncated.tolist(),
         infos={},
     )
 
