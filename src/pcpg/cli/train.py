@@ -42,7 +42,7 @@ def train(arguments: list[str], console: Console) -> int:
     """Train as the arguments say, whose flags depend on the environment and the algorithm; the exit code."""
     with loading(console):
         from pcpg.envs.adapters.places import LOCAL, workers_on
-    with workers_on(value_of(arguments, "--on") or LOCAL):
+    with workers_on(value_of(arguments, "--on") or LOCAL):  # features may be scaled by what workers play
         config, flags = read_train_flags(arguments, lambda text: say(console, text, "yellow"))
         check_loggers(flags.log)
         return _train_here(config, flags, console)

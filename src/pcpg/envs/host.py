@@ -98,11 +98,6 @@ class HostEnvironment(Environment[tuple[()], Any]):
     def players(self) -> Players:
         """The environments that play its episodes, the same at each call."""
 
-    @property
-    def sampler(self) -> Players:
-        """Those that play a few episodes while a run is set up, in this process and as many whatever plays later."""
-        return self.players
-
     @abc.abstractmethod
     def encode(self, observation: Any) -> np.ndarray:
         """An observation as the environment gives it, as networks see it."""

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pcpg.envs.host import HostEnvironment, guarded
+from pcpg.envs.host import EpisodePlayers, HostEnvironment, Players, guarded
 from pcpg.envs.protocol import Environment
 from pcpg.envs.spaces import Discrete, Image, MultiDiscrete, Space
 from pcpg.features.base import Inputs, input_size
@@ -16,6 +16,9 @@ from pcpg.shapes import Array, Float, Key, Shaped
 
 Pairs = tuple[Array, Array]
 """Observations [n, ...] and actions [n, ...]."""
+
+LOT = 16
+"""Episodes of random play that workers are asked for at a time."""
 
 
 def examples(env: Environment[Any, Any], rng: np.random.Generator, count: int) -> Pairs:
@@ -40,7 +43,9 @@ def drawn_evenly(
 
 def host_play(env: HostEnvironment, rng: np.random.Generator, count: int) -> Pairs:
     """Pairs met by uniformly random actions in an environment on the host, at least `count` of them."""
-    players, space = env.sampler, env.action_space
+    players, space = env.players, env.action_space
+    if isinstance(players, EpisodePlayers):
+        return worker_play(env, players, rng, count)
     observations: list[np.ndarray] = []
     actions: list[np.ndarray] = []
     while sum(map(len, actions)) < count:
@@ -57,6 +62,31 @@ def host_play(env: HostEnvironment, rng: np.random.Generator, count: int) -> Pai
                 moved = players.step(chosen, alive)
             seen, alive = moved.observations.copy(), alive & ~(moved.terminated | moved.truncated)
     return np.concatenate(observations), np.concatenate(actions)
+
+
+def worker_play(env: HostEnvironment, players: EpisodePlayers, rng: np.random.Generator, count: int) -> Pairs:
+    """The same in lots of whole episodes, which are not those of fewer or more workers by chance."""
+    pairs: list[Pairs] = []
+    while sum(len(actions) for _, actions in pairs) < count:
+        chosen = [draw(rng, env.action_space, 1, env.max_steps).random for _ in range(LOT)]
+        seeds = rng.integers(2**31, size=LOT).tolist()
+        pairs += players.play(_random_episode, None, list(zip(seeds, chosen, strict=True)))
+    observations, actions = (np.concatenate(part) for part in zip(*pairs, strict=True))
+    return observations, actions
+
+
+def _random_episode(player: Players, shared: None, task: tuple[int, np.ndarray]) -> Pairs:
+    """An episode of given actions, as far as it goes; the observations before each."""
+    del shared
+    seed, actions = task
+    with guarded(player):
+        observations = [player.reset([seed])[0].copy()]
+        for step in range(len(actions)):
+            moved = player.step(actions[step : step + 1], np.ones(1, bool))
+            if moved.terminated[0] or moved.truncated[0]:
+                return np.stack(observations), actions[: step + 1]
+            observations.append(moved.observations[0].copy())
+    return np.stack(observations[:-1]), actions
 
 
 def random_play(env: Environment[Any, Any], rng: np.random.Generator, count: int, num_envs: int = 16) -> Pairs:

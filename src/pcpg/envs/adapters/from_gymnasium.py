@@ -133,12 +133,6 @@ class GymnasiumEnv(HostEnvironment):
     def players(self) -> Players:
         return self._players
 
-    @property
-    def sampler(self) -> Players:
-        if not self.workers or isinstance(self._first, VectorEnv):
-            return self.players
-        return PlainPlayers([self._first], self._observations, self._actions, self.step_timeout)
-
     @functools.cached_property
     def _players(self) -> Players:
         if isinstance(self._first, VectorEnv):
