@@ -13,6 +13,7 @@ from pcpg.config import AgentConfig, ConfigError, PCPGConfig, check_choice, chec
 from pcpg.envs.adapters.names import is_on_host
 from pcpg.envs.protocol import Environment
 from pcpg.envs.registry import complete_options, make
+from pcpg.envs.spaces import flat_size
 from pcpg.features import FEATURES, make_features
 from pcpg.features.base import FeatureMap
 from pcpg.features.own import is_own_features
@@ -156,6 +157,10 @@ class RunConfig:
         return config
 
 
+MOST_LOOKED_AT = 250_000
+"""Entries of an observation, and actions, beyond which no look is taken: its data would not fit."""
+
+
 def chosen_by_a_look(env: str, env_options: Mapping[str, Any], limits: Limits, seed: int = 0) -> dict[str, Any]:
     """The entries of a configuration for which a look decides, where the environment is all that was named.
 
@@ -166,6 +171,8 @@ def chosen_by_a_look(env: str, env_options: Mapping[str, Any], limits: Limits, s
     if not limits.steps and not limits.seconds:
         limits = dataclasses.replace(limits, steps=STEPS)
     made = make(env, **complete_options(env, env_options))
+    if max(flat_size(made.observation_space), getattr(made.action_space, "n", 0)) > MOST_LOOKED_AT:
+        return {"algo": "pcpg"}  # which says what it would take
     choice, env_steps, said = look_and_choose(env, made, limits.steps or STEPS, seed)
     looked = {"env_steps": env_steps, "saw": said[:-1], "chose": said[-1]}
     return {"algo": choice.algo, "agent": choice.agent, "limits": dataclasses.asdict(limits), "looked": looked}
