@@ -62,7 +62,7 @@ def test_workers_on_a_cluster_play_the_episodes_of_local_ones_though_two_are_kil
 
 def test_a_sweep_on_three_nodes_has_the_bytes_of_plain_runs_though_one_is_killed(cluster: Any, tmp_path: Path, tiny):
     base = tiny("ppo", seeds=3)
-    base["agent"]["budget"] = 40_000
+    base["agent"]["budget"] = 300_000
     plan, folder = plan_of({"block": 1, "base": base}), SweepFolder(tmp_path / "out")
 
     def kill() -> None:
