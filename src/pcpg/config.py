@@ -120,7 +120,7 @@ class ExploreConfig:
     anneal_to: float = 1.0
     """Learning rate and entropy coefficient fall linearly to this share of themselves over each round."""
     reward_first: float = 0.0
-    """Share of the budget in which PPO learns from the reward alone, before anything is explored ..."""
+    """Share of the budget in which PPO learns from the reward alone, before anything is explored (1: all of it) ..."""
     random_return: float | None = None
     """... and if its best mean return is above this by then, it goes on to the end."""
 

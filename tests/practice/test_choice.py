@@ -64,6 +64,12 @@ def test_ppo_has_to_beat_random_play_by_three_standard_errors() -> None:
     assert choose(CARTPOLE).agent["explore"] == {"reward_first": 0.3, "random_return": 23.0}
 
 
+def test_where_layouts_change_and_random_play_is_paid_nothing_but_the_reward_is_learned_from() -> None:
+    paid = CARTPOLE._replace(**GRID, good=0.1)
+    assert choose(paid).agent["explore"]["reward_first"] == 1.0
+    assert choose(paid._replace(differs_after_reset=False)).agent["explore"]["reward_first"] == 0.3
+
+
 def test_observations_of_another_size_are_normalised() -> None:
     for observed in ((-300.0, 2.0), (0.0, 0.04)):
         assert choose(CARTPOLE._replace(observed=observed)).agent["ppo"] == {"normalise_observations": True}

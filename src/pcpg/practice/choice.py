@@ -3,7 +3,8 @@
 | seen                                                                 | chosen                                    |
 |----------------------------------------------------------------------|-------------------------------------------|
 | observations are one-hot, or come again in episodes that begin alike | `pcpg-replay`: its data are kept          |
-| random play meets something good in one episode of twenty, or more   | `pcpg` that begins with the reward        |
+| random play meets something good in one episode of twenty, or more   | `pcpg` that begins with the reward; where |
+|                                                                      | layouts change, it stays with the reward  |
 | at most four entries, none of them noise                             | `pcpg-replay`                             |
 | long observations, other ones after every reset: layouts that change | `ppo-e3b`                                 |
 | all others                                                           | `pcpg` that begins with the reward        |
@@ -52,11 +53,15 @@ def choose(found: Look) -> Choice:
     alike = not found.differs_after_reset and found.kind != "image"
     if found.kind == "one-hot" or (alike and found.distinct <= REPEATS * found.env_steps):
         return Choice("pcpg-replay", {}, "observations come again, so data are worth keeping")
+    changes = found.differs_after_reset and found.entries > LONG
+    if found.good >= PAYS and changes:
+        because = "random play is paid, and layouts change, which no cover could keep"
+        return Choice("pcpg", _first(found, 1.0), because)
     if found.good >= PAYS:
         return Choice("pcpg", _first(found, REWARD_FIRST), "random play is paid, so the reward comes first")
     if found.entries <= FEW and not found.noise:
         return Choice("pcpg-replay", {}, "random play meets nothing good, and observations are short")
-    if found.differs_after_reset and found.entries > LONG:
+    if changes:
         return Choice("ppo-e3b", _sizes(found), "every reset has another layout, so novelty is that of an episode")
     what = f"{found.noise} entries are noise" if found.noise else f"observations have {found.entries} entries"
     return Choice("pcpg", _first(found, REWARD_TRIED), f"{what}, so the reward is tried before the cover")

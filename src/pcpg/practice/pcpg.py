@@ -26,8 +26,9 @@ from pcpg.state import DONE, EXPLOIT, EXPLORE, Member, Report, SeedState, int32
 
 FRESH = 1
 """Stream of the initial weights of a policy that exploits; exploration begins with stream 0."""
-LEAST_LEFT = 0.05
-"""Of learning rate and entropy coefficient, where the reward alone is learned from and the budget is used up."""
+STEADY, LEAST_LEFT = 0.7, 0.05
+"""Where the reward alone is learned from: the share of the budget up to which learning rate and entropy coefficient
+stay as they are, and what is left of them when it is used up."""
 EXPLORER = 2
 """Stream of one that explores after the reward alone had led nowhere."""
 
@@ -88,7 +89,7 @@ def reward_first(agent: Agent, state: SeedState) -> Turn:
     done = yield from task_round(Explored(state.policy, dataclasses.replace(cover, weights=weights), weights, nothing))
     state, metrics = after_round(agent.env, state._replace(adam=done.improved.adam), done)
     is_better = explore.random_return is None or state.best_return > explore.random_return
-    if agent.budget.spent(state) >= explore.reward_first and not is_better:
+    if agent.budget.spent(state) >= explore.reward_first < 1 and not is_better:
         policy = agent.fresh_policy(int(state.seed), EXPLORER)
         state = state._replace(policy=policy, adam=init_adam(policy), phase=int32(EXPLORE), phase_round=int32(0))
         return state, Report(plain(metrics), None)
@@ -184,7 +185,7 @@ def assign(agent: Agent, state: SeedState) -> Assignment:
         )
         return Assignment(task, init_adam(state.policy))
     if has_no_cover(state):
-        left = max(1 - agent.budget.spent(state), LEAST_LEFT) if exploit.anneal else 1.0
+        left = min(max(1 - agent.budget.spent(state), LEAST_LEFT) / (1 - STEADY), 1.0) if exploit.anneal else 1.0
         task = make_task(
             reward_coef=1.0,
             bonus_coef=0.0,
