@@ -51,12 +51,12 @@ test: $(INSTALLED) ## lint beside all tests that need no accelerator; PYTEST_FLA
 	@mkdir -p .cache && mkdir -p -m 700 .cache/jax
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
 	@$(BIN)/basedpyright --pythonpath $(BIN)/python > .cache/types.log 2>&1 & types=$$!; \
-	  $(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m "not gpu" $(PYTEST_FLAGS); tests=$$?; \
+	  $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder -m "not gpu" $(PYTEST_FLAGS); tests=$$?; \
 	  wait $$types; types=$$?; tail -n 40 .cache/types.log; exit $$((tests | types))
 
 quick: $(INSTALLED) ## the tests that take about three minutes together on two cores
 	@mkdir -p .cache && mkdir -p -m 700 .cache/jax
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m "not gpu and not slow" $(PYTEST_FLAGS)
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder -m "not gpu and not slow" $(PYTEST_FLAGS)
 
 docs: $(INSTALLED) ## the documentation, with warnings as errors, into docs/_build
 	$(BIN)/python -m sphinx -W --keep-going docs docs/_build

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,10 @@ ROOT = Path(__file__).parents[1]
 # Before JAX is imported. Compiled programs are kept for the next time, in this clone and never in the user's folder.
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(ROOT / ".cache" / "jax"))
 Path(os.environ["JAX_COMPILATION_CACHE_DIR"]).mkdir(mode=0o700, parents=True, exist_ok=True)
+
+# Before JAX is imported. Half of a first run of the tests is compilation: these emitters take two thirds of its time.
+if version("jaxlib").startswith("0.10."):  # an unknown flag would end the process
+    os.environ.setdefault("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=false")
 
 # Before pcpg is imported: shapes and types in the signatures of these modules are checked at every call. The design is
 # left out: it checks its arguments itself, and its many small functions are timed.
@@ -42,6 +47,37 @@ AGENTS: dict[str, dict[str, Any]] = {
     "ppo": {"ppo": PPO, "visit_episodes": 32, "budget": 9000},
     "ppo-rnd": {"ppo": PPO, "visit_episodes": 32, "budget": 9000},
 }
+
+
+# The files that take longest begin first, so that no worker is left with one of them at the end.
+LONGEST = (
+    "docs/test_docs.py",
+    "training/test_resume.py",
+    "sweeps/test_on_ray.py",
+    "practice/test_replay.py",
+    "practice/test_tabulated.py",
+    "experiments/test_lock.py",
+    "experiments/test_maze.py",
+    "training/test_failures.py",
+    "training/test_kills.py",
+    "training/test_exploit.py",
+    "training/test_own_environments.py",
+    "cli/test_cli.py",
+    "test_doctests.py",
+    "theory/test_theory_as_oracle.py",
+    "experiments/test_mountaincar.py",
+    "learning/test_e3b.py",
+    "experiments/test_table1.py",
+    "practice/test_ppo.py",
+    "runs/test_fuzz.py",
+    "practice/test_program.py",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Sort by file alone, and the others as they were."""
+    place = {ROOT / "tests" / name: number for number, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: place.get(item.path, len(place)))
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -250,7 +250,11 @@ def test_a_signal_stops_after_the_round_with_its_code(
             time.sleep(0.2)  # the thread that listens takes it up
 
     monkeypatch.setattr(Display, "__call__", send)
-    answer = cli("train", "--config", config_file("ppo"), "--out", tmp_path / "run")
+    before = signal.signal(signum, signal.SIG_DFL)  # under nohup, SIGHUP would be ignored, as it should be
+    try:
+        answer = cli("train", "--config", config_file("ppo"), "--out", tmp_path / "run")
+    finally:
+        signal.signal(signum, before)
     assert answer.code == code and "stopping after this round" in answer.err and "pcpg resume" in answer.err
     manifest = RunFolder.open(tmp_path / "run").manifest
     assert manifest is not None and manifest.step == 2 and not manifest.finished
