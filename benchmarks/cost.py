@@ -24,6 +24,7 @@ from sweep import BASELINE
 from pcpg.runs.folder import RunFolder
 from pcpg.sweeps.local import LocalEngine
 from pcpg.sweeps.plan import plan_of
+from pcpg.sweeps.status import SweepFolder
 from pcpg.sweeps.sweep import run_sweep
 
 BUDGETS = (40_000, 80_000, 160_000, 320_000, 640_000)
@@ -58,7 +59,7 @@ def measured(root: Path) -> list[tuple[int, float]]:
     base: dict[str, Any] = {"env": "CombinationLock-v0", "algo": "ppo", "env_options": {"horizon": 5}, "seeds": 1}
     cells = [{"agent": BASELINE | {"budget": budget}, "seed": seed} for seed in range(2) for budget in BUDGETS]
     plan = plan_of({"base": base, "cells": cells})
-    swept = run_sweep(plan, root, LocalEngine(1, 0.0, 1))
+    swept = run_sweep(plan, SweepFolder(root), LocalEngine(1, 0.0, 1))
     found = []
     for cell in plan.cells:
         steps = sum(RunFolder.open(root / "cells" / cell.id).read_summary()["env_steps"])

@@ -25,6 +25,7 @@ from run import HERE, provenance
 from pcpg.sweeps.local import LocalEngine
 from pcpg.sweeps.on_ray import RayEngine
 from pcpg.sweeps.plan import Plan, plan_of
+from pcpg.sweeps.status import SweepFolder
 from pcpg.sweeps.sweep import Swept, run_sweep
 
 PPO = {"num_updates": 4, "num_episodes": 128, "hidden": [32, 32]}
@@ -92,7 +93,7 @@ def on_a_cluster(
         engine = RayEngine("ray", out, plan.cores, 0.0, storage=storage)
         if kill is not None:
             threading.Thread(target=kill, args=(cluster, nodes), daemon=True).start()
-        swept = run_sweep(plan, out, engine)
+        swept = run_sweep(plan, SweepFolder(out), engine)
         engine.close()
         return swept
     finally:
@@ -103,7 +104,7 @@ def on_a_cluster(
 def cells(root: Path) -> dict[str, Any]:
     """The same sweep in four ways."""
     plan = cells_plan()
-    local = run_sweep(plan, root / "local", LocalEngine(plan.cores, 0.0))
+    local = run_sweep(plan, SweepFolder(root / "local"), LocalEngine(plan.cores, 0.0))
     whole = digests(root / "local")
     rows: dict[str, Any] = {"local": row(local, whole, whole)}
 
@@ -146,14 +147,14 @@ def overhead(root: Path, count: int, budget: int) -> dict[str, Any]:
     """How much of the workers' time is neither training nor compiling."""
     plan, rows = overhead_plan(count, budget), {}
     warm = plan_of({"base": json.loads(json.dumps(plan.cells[0].config)) | {"seed": 10_000}})
-    run_sweep(warm, root / "warm", LocalEngine(1, 0.0, 1))  # the compilations, once for both
+    run_sweep(warm, SweepFolder(root / "warm"), LocalEngine(1, 0.0, 1))  # the compilations, once for both
     for name in ("local", "ray"):
         out = root / name
         if name == "local":
-            swept, slots = run_sweep(plan, out, LocalEngine(1, 0.0)), LocalEngine(1, 0.0).slots()
+            swept, slots = run_sweep(plan, SweepFolder(out), LocalEngine(1, 0.0)), LocalEngine(1, 0.0).slots()
         else:
             engine = RayEngine("ray", out, 1, 0.0)
-            swept, slots = run_sweep(plan, out, engine), engine.slots()
+            swept, slots = run_sweep(plan, SweepFolder(out), engine), engine.slots()
             engine.close()
         timings = list(swept.timings.values())
         busy = sum(one["training_seconds"] + one["compile_seconds"] for one in timings)
@@ -174,9 +175,11 @@ def overhead(root: Path, count: int, budget: int) -> dict[str, Any]:
 def gpu(root: Path, count: int, budget: int) -> dict[str, Any]:
     """Cells packed on one GPU, and one after the other."""
     rows = {}
+    warm = dataclasses.replace(overhead_plan(1, budget), gpus=1.0)
+    run_sweep(warm, SweepFolder(root / "warm"), LocalEngine(1, 1.0))  # the compilations, once for all
     for share in (1.0, 0.5, 0.25):
         plan = dataclasses.replace(overhead_plan(count, budget), gpus=share)
-        swept = run_sweep(plan, root / str(share), LocalEngine(1, share))
+        swept = run_sweep(plan, SweepFolder(root / str(share)), LocalEngine(1, share))
         rows[f"{round(1 / share)} at a time"] = {"seconds": round(swept.seconds, 1), "failed": len(swept.failed)}
         rows[f"{round(1 / share)} at a time"]["same_bytes"] = digests(root / str(share)) == digests(root / "1.0")
         print(json.dumps(rows), flush=True)

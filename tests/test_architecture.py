@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 SOURCE = Path(__file__).parents[1] / "src" / "pcpg"
-FOUNDATION = {"learning", "cover", "policies", "features", "envs", "shapes"}
+FOUNDATION = {"learning", "cover", "policies", "features", "envs", "shapes", "machine"}
 STORAGE = {"runs"}
 
 # What each part may import besides itself. Parts of one level may know each other, but never in a circle.
@@ -21,7 +21,8 @@ TRAINING = PRACTICE | STORAGE | {"run_config", "training"}
 MAY_IMPORT: dict[str, set[str]] = {
     "shapes": set(),
     "envs": set(),
-    "runs": set(),
+    "machine": set(),
+    "runs": {"machine"},
     "features": FOUNDATION,
     "policies": FOUNDATION,
     "cover": FOUNDATION,

@@ -73,7 +73,7 @@ def test_a_sweep_on_three_nodes_has_the_bytes_of_plain_runs_though_one_is_killed
 
     engine = RayEngine("ray", folder.path, storage="ray")
     threading.Thread(target=kill, daemon=True).start()
-    swept = run_sweep(plan, folder.path, engine)
+    swept = run_sweep(plan, folder, engine)
     engine.close()
     assert swept.finished and not swept.failed and swept.losses >= 1 and swept.lost_seconds > 0
     for cell in plan.cells[:2]:

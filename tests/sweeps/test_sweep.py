@@ -84,7 +84,7 @@ def test_a_cell_whose_worker_is_lost_runs_again_and_no_cell_runs_beside_itself(t
         return {"state": "done"}
 
     engine = Puppets(act)
-    swept = run_sweep(plan, tmp_path, engine)
+    swept = run_sweep(plan, SweepFolder(tmp_path), engine)
     assert swept.finished and not swept.failed and swept.losses == ATTEMPTS - 1
     assert engine.times == {cell.id: ATTEMPTS if cell.id == victim else 1 for cell in plan.cells}
     assert engine.most == 1
@@ -102,7 +102,7 @@ def test_cells_that_fail_are_reported_at_the_end_and_the_others_complete(tmp_pat
         return {"state": "done"}
 
     engine = Puppets(act)
-    swept = run_sweep(plan, tmp_path, engine)
+    swept = run_sweep(plan, SweepFolder(tmp_path), engine)
     assert swept.finished and swept.failed == {
         fails: "NonFinite: seed 0",
         crashes: "its process ended (exit code 1)",
@@ -118,7 +118,7 @@ def test_a_full_disk_is_tried_again_and_told(tmp_path: Path, tiny):
     plan = plan_from(tiny, seeds=2)
     full = {"state": "failed", "cause": "DiskFull: disk full", "again": True}
     engine = Puppets(lambda job, times: full if job["cell"] == plan.cells[0].id else {"state": "done"})
-    swept = run_sweep(plan, tmp_path, engine)
+    swept = run_sweep(plan, SweepFolder(tmp_path), engine)
     assert engine.times[plan.cells[0].id] == ATTEMPTS and swept.failed == {plan.cells[0].id: "DiskFull: disk full"}
 
 
@@ -148,7 +148,7 @@ def test_a_sweep_that_is_stopped_starts_no_further_cell(tmp_path: Path, tiny):
         return {"state": "stopped"}
 
     engine = Puppets(act)
-    swept = run_sweep(plan, tmp_path, engine, stop=stop)
+    swept = run_sweep(plan, SweepFolder(tmp_path), engine, stop=stop)
     assert not swept.finished and sum(engine.times.values()) == 2
 
 
@@ -158,7 +158,7 @@ def test_an_error_of_the_engine_ends_the_sweep(tmp_path: Path, tiny):
             raise ConfigError("no worker could start")
 
     with pytest.raises(ConfigError, match="no worker"):
-        run_sweep(plan_from(tiny), tmp_path, Broken(lambda job, times: {}))
+        run_sweep(plan_from(tiny), SweepFolder(tmp_path), Broken(lambda job, times: {}))
 
 
 @pytest.fixture(scope="module")
@@ -177,7 +177,7 @@ def swept(tmp_path_factory: pytest.TempPathFactory, tiny) -> tuple[Path, Plan, A
                 os.kill(json.loads(held.read_text().partition("\n")[0])["pid"], signal.SIGKILL)
                 killed.set()
 
-    done = run_sweep(plan, out, LocalEngine(1, 0.0, 1), watch=kill)
+    done = run_sweep(plan, SweepFolder(out), LocalEngine(1, 0.0, 1), watch=kill)
     assert killed.is_set()
     return out, plan, done
 
@@ -197,7 +197,7 @@ def test_a_sweep_on_processes_has_the_bytes_of_plain_runs_though_a_worker_was_ki
 def test_finished_cells_are_not_run_again(swept):
     out, plan, _ = swept
     before = {path: path.stat().st_mtime_ns for path in out.glob("cells/*/*")}
-    again = run_sweep(plan, out, Puppets(lambda job, times: pytest.fail("a cell ran twice")))
+    again = run_sweep(plan, SweepFolder(out), Puppets(lambda job, times: pytest.fail("a cell ran twice")))
     assert again.finished and not again.ran
     assert before == {path: path.stat().st_mtime_ns for path in out.glob("cells/*/*")}
 
@@ -247,7 +247,7 @@ def test_mistakes_are_told_before_any_work(cli, tmp_path: Path, tiny):
 def test_a_folder_of_something_else_is_not_written_into(tmp_path: Path, tiny):
     (tmp_path / "mine.txt").touch()
     with pytest.raises(Exception, match="neither empty nor the folder of a sweep"):
-        run_sweep(plan_from(tiny), tmp_path, Puppets(lambda job, times: {}))
+        SweepFolder.taken(tmp_path)
 
 
 def test_cells_that_share_a_gpu_leave_each_other_memory_and_cells_without_one_open_none():

@@ -33,6 +33,10 @@ LogFlag = Annotated[
     tyro.conf.arg(help="Log to these besides metrics.jsonl; each needs the extra of its name."),
 ]
 OnFlag = Annotated[str, tyro.conf.arg(metavar="local|ray|ray://HOST:PORT")]
+StorageFlag = Annotated[
+    Literal["auto", "shared", "ray"],
+    tyro.conf.arg(help="How runs come back from other machines: on storage that all see, or through Ray."),
+]
 
 
 HELP_ALL = "--help-all"

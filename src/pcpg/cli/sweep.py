@@ -10,7 +10,7 @@ import time
 import typing
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import tyro
 from rich.console import Console
@@ -19,7 +19,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from pcpg.cli.display import FAILED, STOPPED, answer, loading, print_json
-from pcpg.cli.flags import JsonFlag, Mistake, OnFlag
+from pcpg.cli.flags import JsonFlag, Mistake, OnFlag, StorageFlag
 from pcpg.training.display import QUIET_SECONDS, clock_time, duration, printable, say
 
 if typing.TYPE_CHECKING:
@@ -47,8 +47,7 @@ class Sweep:
     """Folder of the sweep; by default runs/ and the name of the file."""
     slots: int = 0
     """At most so many cells at a time; 0: as many as there is room for."""
-    storage: Literal["auto", "shared", "ray"] = "auto"
-    """How run folders come back from other machines: they are on storage that all see, or they travel through Ray."""
+    storage: StorageFlag = "auto"
     json: JsonFlag = False
 
     def __call__(self, console: Console) -> int:
@@ -56,8 +55,6 @@ class Sweep:
             return show_status(self.dir, console, self.json)
         if self.dir:
             raise Mistake(f"one file is a sweep, got {self.dir!r} as well; did you mean --out {self.dir}?")
-        if self.slots < 0:
-            raise Mistake(f"slots must be 0 (as many as fit) or more, got {self.slots}")
         out = self.out or str(Path("runs") / Path(self.file).stem)
         with loading(console), on_the_cpu():
             from pcpg.sweeps.engines import engine_of
@@ -90,11 +87,10 @@ def run(plan: "Plan", out: str, engine: Any, console: Console, as_json: bool) ->
     from pcpg.sweeps.sweep import run_sweep
     from pcpg.sweeps.table import write_page, write_tables
 
-    stop = threading.Event()
+    folder, stop = SweepFolder.taken(out), threading.Event()
     notice = functools.partial(say, console, style="yellow")
     with stopping(stop, notice), SweepDisplay(console, plan) as display:
-        swept = run_sweep(plan, out, engine, watch=display, notice=notice, stop=stop)
-    folder = SweepFolder(Path(out))
+        swept = run_sweep(plan, folder, engine, watch=display, notice=notice, stop=stop)
     table = write_tables(folder, plan)
     if not swept.finished:
         say(console, f"stopped; {table['done']} of {table['cells']} cells are done; the same command goes on")

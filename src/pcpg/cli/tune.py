@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import tyro
 from rich.console import Console
@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from pcpg.cli.display import FAILED, answer, loading, print_json
-from pcpg.cli.flags import JsonFlag, Mistake, OnFlag
+from pcpg.cli.flags import JsonFlag, OnFlag, StorageFlag
 from pcpg.cli.sweep import on_the_cpu
 from pcpg.training.display import printable, say
 
@@ -29,13 +29,10 @@ class Tune:
     """Folder of the search; by default runs/ and the name of the file."""
     slots: int = 0
     """At most so many trials at a time; 0: as many as there is room for. With 1 the search can be repeated."""
-    storage: Literal["auto", "shared", "ray"] = "auto"
-    """How run folders come back from other machines: they are on storage that all see, or they travel through Ray."""
+    storage: StorageFlag = "auto"
     json: JsonFlag = False
 
     def __call__(self, console: Console) -> int:
-        if self.slots < 0:
-            raise Mistake(f"slots must be 0 (as many as fit) or more, got {self.slots}")
         out = self.out or str(Path("runs") / Path(self.file).stem)
         with loading(console), on_the_cpu():
             from pcpg.sweeps.engines import engine_of

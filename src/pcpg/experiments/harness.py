@@ -32,7 +32,7 @@ from pcpg.state import NonFinite
 from pcpg.sweeps import plan as sweeps
 from pcpg.sweeps.local import Engine
 from pcpg.sweeps.status import SweepFolder
-from pcpg.sweeps.sweep import run_cells
+from pcpg.sweeps.sweep import run_sweep
 from pcpg.training.loop import Observer, device_kind, start_run, train_run
 
 Record = dict[str, Any]
@@ -158,7 +158,7 @@ def train_cells(cells: Iterable[Cell], out: Path, engine: Engine, notice: Callab
     wanted = [cell for cell in cells if _read_record(out / "cells" / f"{cell.name}.json") is None]
     plain = [json.loads(json.dumps(cell.config.resolved().to_json())) for cell in wanted]
     named = [sweeps.Cell(cell.name, cell.name, cell.name, one) for cell, one in zip(wanted, plain, strict=True)]
-    run_cells(sweeps.Plan(tuple(named)), SweepFolder(out / "sweep", out / "runs"), engine, notice=notice)
+    run_sweep(sweeps.Plan(tuple(named)), SweepFolder(out / "sweep", out / "runs"), engine, notice=notice)
 
 
 # One cell.

@@ -1,7 +1,6 @@
 """Whether a run can fit into memory at all, said before anything is allocated."""
 
 import math
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +9,7 @@ from pcpg.config import AgentConfig, ConfigError, PCPGConfig, ReplayConfig
 from pcpg.envs.host import HostEnvironment
 from pcpg.envs.protocol import Environment
 from pcpg.envs.spaces import Image, flat_size
+from pcpg.machine import free_memory
 from pcpg.presets import sized
 
 MOST_ENTRIES = 10_000_000
@@ -53,12 +53,3 @@ def _episodes(env: Environment, settings: Any) -> int:
     number = settings.explore.num_episodes if isinstance(settings, ReplayConfig) else settings.ppo.num_episodes
     space = env.observation_space
     return (env.max_steps + 1) * number * math.prod(space.shape) * np.dtype(space.dtype).itemsize
-
-
-def free_memory() -> int | None:
-    """Bytes of memory that are free, where the system tells."""
-    try:
-        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
-    except (OSError, StopIteration, ValueError):
-        return None

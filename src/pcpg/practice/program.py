@@ -9,7 +9,6 @@ several devices, batches of seeds take turns on them: the same program on each.
 import contextlib
 import contextvars
 import operator
-import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +18,7 @@ import jax
 import numpy as np
 
 from pcpg.config import ConfigError
+from pcpg.machine import available_cores
 
 Inputs = TypeVar("Inputs")
 Outputs = TypeVar("Outputs")
@@ -32,11 +32,6 @@ ACCELERATOR_LANES = 32
 def default_lanes() -> int:
     """1 on a CPU (threads over seeds), the fixed width of the vmap elsewhere."""
     return 1 if jax.default_backend() == "cpu" else ACCELERATOR_LANES
-
-
-def available_cores() -> int:
-    """Cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
 
 
 _DEVICES = contextvars.ContextVar("pcpg-devices", default=0)
@@ -63,7 +58,7 @@ def devices() -> list[Any]:
 
 def in_threads(function: Callable[[Item], Made], items: Iterable[Item]) -> list[Made]:
     """What a function makes of each item, on all cores: for work of NumPy and LAPACK that holds no lock."""
-    with ThreadPoolExecutor(available_cores()) as pool:
+    with ThreadPoolExecutor(len(available_cores())) as pool:
         return list(pool.map(function, items))
 
 
@@ -90,7 +85,7 @@ class Program(Generic[Inputs, Outputs]):
         places = devices()
         compiled = [self._compile(packed[0], device) for device in places[: len(packed)]]
         turns = [compiled[number % len(compiled)] for number in range(len(packed))]
-        with ThreadPoolExecutor(max_workers=available_cores() if self.lanes == 1 else len(compiled)) as pool:
+        with ThreadPoolExecutor(max_workers=len(available_cores()) if self.lanes == 1 else len(compiled)) as pool:
             outputs = list(pool.map(lambda run, arguments: jax.device_get(run(arguments)), turns, packed))
         return [
             lane

@@ -21,6 +21,7 @@ from pcpg.config import ReplayConfig
 from pcpg.cover.landmarks import Landmarks
 from pcpg.cover.pairs import diagonal_design
 from pcpg.envs.protocol import Environment
+from pcpg.machine import free_memory
 from pcpg.policies.kernel import (
     GreedyPolicy,
     among,
@@ -38,7 +39,6 @@ from pcpg.practice.fitting import (
     place_landmarks,
 )
 from pcpg.practice.kept import Kept
-from pcpg.practice.memory import free_memory
 from pcpg.practice.program import Programs, in_threads
 from pcpg.practice.replay_data import (
     FIRST_LANDMARKS,

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from pcpg.machine import free_memory
 from pcpg.runs.errors import DamagedFile, DiskFull, FolderInUse, RunError
 
 CLOSE_ON_EXEC = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)  # Windows has the second alone
@@ -22,6 +23,8 @@ LOCK = ".lock"
 
 MOST_BYTES = {".json": 1 << 24, ".jsonl": 1 << 28}
 """The largest files that are read, by how their names end; others may take half of the free memory."""
+UNKNOWN_MEMORY = 8 << 30
+"""Bytes that are taken to be free where the system does not tell."""
 
 _NOT_FOLLOWED = getattr(os, "O_NOFOLLOW", 0)  # Windows has neither this nor the next
 _SAFELY = CLOSE_ON_EXEC | _NOT_FOLLOWED | getattr(os, "O_NONBLOCK", 0)  # a pipe would wait for its other end for ever
@@ -146,16 +149,7 @@ def read_head(path: Path, count: int) -> tuple[bytes, int]:
 
 def largest(path: Path) -> int:
     """The most bytes that are read from a file of this name."""
-    return MOST_BYTES.get(path.suffix) or free_memory() // 2
-
-
-def free_memory() -> int:
-    """Bytes of memory that are free; 8 GB where the system does not tell."""
-    try:
-        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
-    except (OSError, StopIteration, ValueError):
-        return 8 << 30
+    return MOST_BYTES.get(path.suffix) or (free_memory() or UNKNOWN_MEMORY) // 2
 
 
 def exists(path: Path) -> bool:

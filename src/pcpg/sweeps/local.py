@@ -9,8 +9,9 @@ import threading
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from pcpg.machine import available_cores
 from pcpg.sweeps.cells import Job, Outcome
-from pcpg.sweeps.resources import available_cores, environment, gpu_names
+from pcpg.sweeps.resources import environment, gpu_names
 
 Saved = Callable[[int], None]
 

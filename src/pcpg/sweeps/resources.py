@@ -8,7 +8,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+from pcpg.machine import THREADS, available_cores
+
 LEFT = 0.9
 """Of its share of a GPU's memory a cell takes so much: the driver needs some for itself."""
 
@@ -27,13 +28,6 @@ def environment(cores: int, gpus: float) -> dict[str, str]:
     if gpus < 1:
         made |= {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", "XLA_PYTHON_CLIENT_MEM_FRACTION": f"{LEFT * gpus:.3f}"}
     return made
-
-
-def available_cores() -> list[int]:
-    """The cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return sorted(os.sched_getaffinity(0))
-    return list(range(os.cpu_count() or 1))
 
 
 def pin(count: int) -> list[int]:

@@ -10,10 +10,10 @@ import json
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from pcpg.runs.disk import exists, make_folder, write_file
-from pcpg.runs.errors import NotARun, RunError
+from pcpg.runs.errors import FolderTaken, NotARun, RunError
 from pcpg.runs.manifest import Manifest, read_manifest
 from pcpg.sweeps.lease import PATIENCE, newest
 from pcpg.sweeps.plan import Cell, Plan
@@ -28,6 +28,15 @@ class SweepFolder:
     path: Path
     runs: Path | None = None
     """Where the run folders are; None: in the folder itself."""
+
+    @classmethod
+    def taken(cls, path: Path | str) -> Self:
+        """The folder at a path: empty, or that of a sweep already; an error where it holds something else."""
+        folder = cls(Path(path))
+        others = [found for found in folder.path.glob("*") if not found.name.startswith(".")]
+        if others and not (folder.path / PLAN).exists():
+            raise FolderTaken(f"{folder.path} is neither empty nor the folder of a sweep: choose another --out")
+        return folder
 
     @property
     def leases(self) -> Path:

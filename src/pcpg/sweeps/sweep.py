@@ -6,15 +6,13 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
-from pcpg.runs.errors import FolderTaken
 from pcpg.sweeps.cells import DONE, FAILED, STOPPED, Job, Outcome
 from pcpg.sweeps.lease import PATIENCE
 from pcpg.sweeps.local import Engine, Worker, WorkerLost
 from pcpg.sweeps.plan import Cell, Plan
-from pcpg.sweeps.status import PLAN, Status, SweepFolder, status_of
+from pcpg.sweeps.status import Status, SweepFolder, status_of
 
 ATTEMPTS = 3
 """Times that a cell may end its worker without having saved anything in between."""
@@ -40,24 +38,6 @@ class Swept:
 
 def run_sweep(
     plan: Plan,
-    out: Path | str,
-    engine: Engine,
-    *,
-    watch: Watch = lambda status: None,
-    notice: Say = lambda text: None,
-    stop: threading.Event | None = None,
-    patience: float = PATIENCE,
-) -> Swept:
-    """Run all cells of a plan that are not done in a folder; those that failed before are tried again."""
-    folder = SweepFolder(Path(out))
-    others = [path for path in folder.path.glob("*") if not path.name.startswith(".")]
-    if others and not (folder.path / PLAN).exists():
-        raise FolderTaken(f"{folder.path} is neither empty nor the folder of a sweep: choose another --out")
-    return run_cells(plan, folder, engine, watch=watch, notice=notice, stop=stop, patience=patience)
-
-
-def run_cells(
-    plan: Plan,
     folder: SweepFolder,
     engine: Engine,
     *,
@@ -66,7 +46,7 @@ def run_cells(
     stop: threading.Event | None = None,
     patience: float = PATIENCE,
 ) -> Swept:
-    """The same in a folder that is known to be the sweep's."""
+    """Run all cells of a plan that are not done in a folder; those that failed before are tried again."""
     folder.write_plan(plan)
     return Crew(plan, folder, engine, notice, patience).run(watch, stop or threading.Event())
 

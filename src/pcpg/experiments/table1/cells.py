@@ -20,6 +20,7 @@ from typing import Any
 from pcpg.experiments.harness import Record, commit
 from pcpg.experiments.table1 import measures
 from pcpg.experiments.table1.plan import CellKind, Table1Cell
+from pcpg.machine import THREADS
 from pcpg.theory import own
 from pcpg.theory.learners.registry import COMPARATORS, OLD_NAMES, current_name
 
@@ -38,12 +39,7 @@ MEASURES: dict[CellKind, Callable[..., Record]] = {
 # What others wait for comes first.
 ORDER: tuple[CellKind, ...] = ("tuning", "A", "problem", "eps", "gap", "own", "B", "bare", "theory", "C")
 # A process measures one cell on one core: no threads of its own, and no accelerator.
-WORKER_ENVIRONMENT = {
-    "OPENBLAS_NUM_THREADS": "1",
-    "OMP_NUM_THREADS": "1",
-    "MKL_NUM_THREADS": "1",
-    "JAX_PLATFORMS": "cpu",
-}
+WORKER_ENVIRONMENT = dict.fromkeys(THREADS, "1") | {"JAX_PLATFORMS": "cpu"}
 
 
 @dataclasses.dataclass(frozen=True)

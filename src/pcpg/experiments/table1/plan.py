@@ -145,30 +145,26 @@ def accuracy_cell(settings: Table1Settings, algo: str, family: Family, factor: f
 
 def gap_cell(settings: Table1Settings, algo: str, factor: float) -> Table1Cell:
     """The runs on trees of smaller and smaller gaps."""
-    arguments = {
-        "algo": algo,
-        "gaps": list(GAPS),
-        "factor": factor,
-        "tuning_budget": settings.tuning_budget * PATIENT.get(algo, 1),
-        "budget": settings.gap_budget,
-        "seeds": list(range(settings.seeds)),
-        "tuning_seeds": [TUNING_SEED + i for i in range(settings.tuning_seeds)],
-    }
-    return Table1Cell("gap", f"gap-{algo}", arguments)
+    asked = {"gaps": list(GAPS), "budget": settings.gap_budget}
+    return Table1Cell("gap", f"gap-{algo}", _tuned(settings, algo, factor) | asked)
 
 
 def problem_cell(settings: Table1Settings, algo: str, reference: str, factor: float) -> Table1Cell:
     """The run on a problem of one's own."""
-    arguments = {
+    asked = {"reference": reference, "budget": settings.budget}
+    name = f"problem-{algo}-{reference.rpartition(':')[2]}"
+    return Table1Cell("problem", name, _tuned(settings, algo, factor) | asked)
+
+
+def _tuned(settings: Table1Settings, algo: str, factor: float) -> dict[str, Any]:
+    """What a cell is told that finds its factor on problems of its own kind."""
+    return {
         "algo": algo,
-        "reference": reference,
         "factor": factor,
         "tuning_budget": settings.tuning_budget * PATIENT.get(algo, 1),
-        "budget": settings.budget,
         "seeds": list(range(settings.seeds)),
         "tuning_seeds": [TUNING_SEED + i for i in range(settings.tuning_seeds)],
     }
-    return Table1Cell("problem", f"problem-{algo}-{reference.rpartition(':')[2]}", arguments)
 
 
 def bare_cell(settings: Table1Settings, algo: str, family: Family, size: int) -> Table1Cell:
