@@ -1,6 +1,6 @@
 # Everything works with nothing but Python 3.11 or later and make: `make help` lists the targets.
 PYTHON ?= python3
-JOBS ?= 2
+JOBS ?= 3
 PYTEST_FLAGS ?=
 LOCK_FLAGS ?=
 PEERS ?= 1

@@ -1,6 +1,7 @@
 """Imports go one way: cli -> experiments -> api -> training, theory -> practice -> algorithm1 -> learning ... envs."""
 
 import ast
+import functools
 import os
 import subprocess
 import sys
@@ -86,6 +87,7 @@ def imported_modules(path: Path) -> Iterator[str]:
         yield from (name for name in names if name.split(".")[0] == "pcpg")
 
 
+@functools.cache
 def imports_of_parts() -> dict[str, set[str]]:
     """Which other parts each part imports."""
     known: dict[str, set[str]] = {part: set() for part in MAY_IMPORT}

@@ -62,7 +62,7 @@ def test_workers_on_a_cluster_play_the_episodes_of_local_ones_though_two_are_kil
 
 def test_a_sweep_on_three_nodes_has_the_bytes_of_plain_runs_though_one_is_killed(cluster: Any, tmp_path: Path, tiny):
     base = tiny("ppo", seeds=3)
-    base["agent"]["budget"] = 300_000
+    base["agent"]["budget"] = 150_000
     plan, folder = plan_of({"block": 1, "base": base}), SweepFolder(tmp_path / "out")
 
     def kill() -> None:
@@ -76,7 +76,7 @@ def test_a_sweep_on_three_nodes_has_the_bytes_of_plain_runs_though_one_is_killed
     swept = run_sweep(plan, folder, engine)
     engine.close()
     assert swept.finished and not swept.failed and swept.losses >= 1 and swept.lost_seconds > 0
-    for cell in plan.cells[:2]:
+    for cell in (cell for cell in plan.cells if swept.timings[cell.id]["attempts"] > 1):
         config = cell.config
         options = {name: config[name] for name in ("algo", "seeds", "seed", "features", "feature_options")}
         train(config["env"], config=config["agent"], out=tmp_path / cell.id, **options, **config["env_options"])

@@ -1,6 +1,5 @@
 """A run that is killed at any moment and resumed ends with the same bytes as a run left alone."""
 
-import functools
 import os
 import random
 import shutil
@@ -18,7 +17,6 @@ from pcpg.runs import checkpoints
 pytestmark = pytest.mark.slow
 
 Start = Callable[..., "subprocess.Popen[str]"]
-Alone = Callable[[str], dict[str, bytes]]
 SECONDS = 120.0
 RESULTS = ("config.json", "metrics.jsonl", "policy.safetensors", "summary.json")
 
@@ -40,27 +38,20 @@ def start(start_pcpg: Start, cache: Path) -> Start:
 
 
 @pytest.fixture(scope="module")
-def long(config_file: Callable[..., str], tiny: Callable[..., dict[str, Any]]) -> Callable[[str], str]:
-    """A file with a configuration of more than thirty rounds: time enough to be killed, also on a busy machine."""
+def long(config_file: Callable[..., str], tiny: Callable[..., dict[str, Any]]) -> str:
+    """A file with a configuration of more than thirty rounds: time enough to be killed, also on a busy machine.
 
-    def write(algo: str) -> str:
-        more = {"exploit": {"num_rounds": 24}} if algo == "pcpg" else {"budget": 22000}
-        return config_file(algo, agent=tiny(algo)["agent"] | more)
-
-    return write
+    Other algorithms, and more, are killed in tests/training/test_kills.py.
+    """
+    return config_file("pcpg", agent=tiny("pcpg")["agent"] | {"exploit": {"num_rounds": 24}})
 
 
 @pytest.fixture(scope="module")
-def alone(tmp_path_factory: pytest.TempPathFactory, long: Callable[[str], str], start: Start) -> Alone:
-    """The results of a run that nobody disturbed, by algorithm."""
-
-    @functools.cache
-    def train(algo: str) -> dict[str, bytes]:
-        run = tmp_path_factory.mktemp(algo) / "alone"
-        finish(start("train", "--config", long(algo), "--out", run))
-        return results(run)
-
-    return train
+def alone(tmp_path_factory: pytest.TempPathFactory, long: str, start: Start) -> dict[str, bytes]:
+    """The results of a run that nobody disturbed."""
+    run = tmp_path_factory.mktemp("resume") / "alone"
+    finish(start("train", "--config", long, "--out", run))
+    return results(run)
 
 
 def wait_until(happened: Callable[[], Any], process: "subprocess.Popen[str]") -> None:
@@ -96,32 +87,30 @@ def entries(cache: Path) -> set[str]:
     return {path.name for path in cache.glob("*-cache")}
 
 
-@pytest.mark.parametrize("algo", ["pcpg"])  # the others, and more, in tests/training/test_kills.py
 def test_a_run_killed_at_random_moments_ends_as_one_left_alone(
-    tmp_path: Path, algo: str, long: Callable[[str], str], start: Start, cache: Path, alone: Alone
+    tmp_path: Path, long: str, start: Start, cache: Path, alone: dict[str, bytes]
 ) -> None:
-    file, killed = long(algo), tmp_path / "killed"
-    expected, compiled = alone(algo), entries(cache)
-    rng = random.Random(algo)
+    killed, compiled = tmp_path / "killed", entries(cache)
+    rng = random.Random("pcpg")
     moments = sorted(rng.sample(range(1, 20), 2))
     for attempt, step in enumerate(moments):
-        process = start(*(("train", "--config", file, "--out", killed) if attempt == 0 else ("resume", killed)))
+        process = start(*(("train", "--config", long, "--out", killed) if attempt == 0 else ("resume", killed)))
         # At the same place of every attempt nothing would be learned: within the round it is chance.
         wait_until(lambda step=step: max(checkpoints.steps(killed / "checkpoints"), default=-1) >= step, process)
         time.sleep(rng.uniform(0.0, 0.02))
         assert kill(process), "the run was over before it could be killed: it needs more rounds"
         assert not (killed / "summary.json").exists()
     finish(start("resume", killed))
-    assert results(killed) == expected
-    assert len(expected) == len(RESULTS) + (8 if algo == "pcpg" else 0) + 4
+    assert results(killed) == alone
+    assert len(alone) == len(RESULTS) + 8 + 4
     assert entries(cache) == compiled, "resume compiled something that the run had not"
 
 
 def test_killed_before_the_first_checkpoint_and_during_compilation_and_at_the_end(
-    tmp_path: Path, long: Callable[[str], str], start: Start, alone: Alone
+    tmp_path: Path, long: str, start: Start, alone: dict[str, bytes]
 ) -> None:
-    file, killed = long("pcpg"), tmp_path / "killed"
-    process = start("train", "--config", file, "--out", killed)
+    killed = tmp_path / "killed"
+    process = start("train", "--config", long, "--out", killed)
     wait_until((killed / "config.json").exists, process)
     assert kill(process)
     assert not checkpoints.steps(killed / "checkpoints")
@@ -138,14 +127,14 @@ def test_killed_before_the_first_checkpoint_and_during_compilation_and_at_the_en
     wait_until((killed / "policy.safetensors").exists, process)
     kill(process)  # in time or not: the summary is written last, and tells whether the run is over
     finish(start("resume", killed))
-    assert results(killed) == alone("pcpg")
+    assert results(killed) == alone
 
 
 def test_ctrl_c_saves_says_how_to_go_on_and_the_run_goes_on(
-    tmp_path: Path, long: Callable[[str], str], start: Start, alone: Alone
+    tmp_path: Path, long: str, start: Start, alone: dict[str, bytes]
 ) -> None:
-    file, stopped = long("ppo-rnd"), tmp_path / "stopped"
-    process = start("train", "--config", file, "--out", stopped, "--json")
+    stopped = tmp_path / "stopped"
+    process = start("train", "--config", long, "--out", stopped, "--json")
     wait_until((stopped / "checkpoints" / "000002").exists, process)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=SECONDS)
@@ -158,14 +147,12 @@ def test_ctrl_c_saves_says_how_to_go_on_and_the_run_goes_on(
     lines = (stopped / "metrics.jsonl").read_text().splitlines()
     assert len(lines) == 2 * newest.step, "the checkpoint is as new as the last report"
     finish(start("resume", stopped))
-    assert results(stopped) == alone("ppo-rnd")
+    assert results(stopped) == alone
 
 
-def test_a_second_ctrl_c_ends_at_once_even_while_compiling(
-    tmp_path: Path, long: Callable[[str], str], start: Start
-) -> None:
+def test_a_second_ctrl_c_ends_at_once_even_while_compiling(tmp_path: Path, long: str, start: Start) -> None:
     run = tmp_path / "run"
-    process = start("train", "--config", long("pcpg"), "--out", run, cache=tmp_path / "cold")
+    process = start("train", "--config", long, "--out", run, cache=tmp_path / "cold")
     wait_until((run / "checkpoints" / "000000").exists, process)
     time.sleep(0.5)
     process.send_signal(signal.SIGINT)
@@ -185,18 +172,18 @@ def test_a_second_ctrl_c_ends_at_once_even_while_compiling(
 
 
 def test_a_cache_entry_cut_by_a_kill_is_removed_and_compiled_again(
-    tmp_path: Path, long: Callable[[str], str], start: Start, cache: Path, alone: Alone
+    tmp_path: Path, long: str, start: Start, cache: Path, alone: dict[str, bytes]
 ) -> None:
-    expected, own = alone("ppo"), tmp_path / "own"
+    own = tmp_path / "own"
     shutil.copytree(cache, own)
     whole = {path.name: path.read_bytes() for path in own.glob("*-cache")}
     for path in own.glob("jit_visit*-cache"):
         path.write_bytes(whole[path.name][:1000])
-    err = finish(start("train", "--config", long("ppo"), "--out", tmp_path / "run", cache=own))
+    err = finish(start("train", "--config", long, "--out", tmp_path / "run", cache=own))
     assert "Error reading persistent compilation cache" not in err
     left = {path.name: path.stat().st_size for path in own.glob("jit_visit*-cache")}
     assert left and 1000 not in left.values()
-    assert results(tmp_path / "run") == expected
+    assert results(tmp_path / "run") == alone
 
 
 def test_resume_of_a_finished_run_is_done_at_once(
