@@ -21,9 +21,10 @@ ROOT = Path(__file__).parents[1]
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(ROOT / ".cache" / "jax"))
 Path(os.environ["JAX_COMPILATION_CACHE_DIR"]).mkdir(mode=0o700, parents=True, exist_ok=True)
 
-# Before JAX is imported. Half of a first run of the tests is compilation: these emitters take two thirds of its time.
+# Before JAX is imported. Half of a first run of the tests is compilation: like this it takes a quarter of its time.
+# `XLA_FLAGS= make test` compiles as users do; what `start_pcpg` starts does so always.
 if version("jaxlib").startswith("0.10."):  # an unknown flag would end the process
-    os.environ.setdefault("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=false")
+    os.environ.setdefault("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=false --xla_backend_optimization_level=0")
 
 # Before pcpg is imported: shapes and types in the signatures of these modules are checked at every call. The design is
 # left out: it checks its arguments itself, and its many small functions are timed.
@@ -191,7 +192,7 @@ def cli(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> I
 def start_pcpg() -> Iterator[Callable[..., subprocess.Popen[str]]]:
     """The command line in a process of its own; whatever still runs at the end is killed."""
     # The package of this clone, installed or not.
-    own = os.environ | {"PYTHONPATH": str(ROOT / "src"), "COLUMNS": "100"}
+    own = os.environ | {"PYTHONPATH": str(ROOT / "src"), "COLUMNS": "100", "XLA_FLAGS": ""}
     started: list[subprocess.Popen[str]] = []
 
     def start(*arguments: object, **environment: str) -> subprocess.Popen[str]:

@@ -82,9 +82,9 @@ def test_ppo_walks_to_the_far_end_of_a_corridor_that_pays_nothing_on_the_way() -
     import pcpg
 
     class Corridor(gymnasium.Env):
-        """Twelve places; the last pays 1 and the step there ends the episode. Every episode has another colour."""
+        """24 places; the last pays 1 and the step there ends the episode. Every episode has another colour."""
 
-        observation_space, action_space = spaces.Box(0.0, 1.0, (20,)), spaces.Discrete(4)
+        observation_space, action_space = spaces.Box(0.0, 1.0, (32,)), spaces.Discrete(4)
         max_steps = 30
 
         def reset(self, *, seed=None, options=None):
@@ -93,16 +93,16 @@ def test_ppo_walks_to_the_far_end_of_a_corridor_that_pays_nothing_on_the_way() -
             return self.seen(), {}
 
         def seen(self):
-            return np.concatenate([np.eye(12)[self.place], self.colour]).astype(np.float32)
+            return np.concatenate([np.eye(24)[self.place], self.colour]).astype(np.float32)
 
         def step(self, action):
             self.place = self.place + 1 if action == 0 else max(self.place - 1, 0)
-            return self.seen(), float(self.place == 11), self.place == 11, False, {}
+            return self.seen(), float(self.place == 23), self.place == 23, False, {}
 
     small = {"num_updates": 10, "num_episodes": 32, "minibatch_size": 64, "hidden": (32,)}
     runs = {
-        algo: pcpg.train(Corridor, algo, seed=5, total_steps="60k", config={"ppo": small, "visit_episodes": 16})
+        algo: pcpg.train(Corridor, algo, seeds=2, total_steps="60k", config={"ppo": small, "visit_episodes": 16})
         for algo in ("ppo-e3b", "ppo")
     }
-    reached = {algo: run.summary["final_return"][0] for algo, run in runs.items()}
-    assert reached["ppo-e3b"] > 0.9 and reached["ppo"] == 0.0
+    reached = {algo: run.summary["final_return"] for algo, run in runs.items()}
+    assert min(reached["ppo-e3b"]) > 0.7 and max(reached["ppo"]) < 0.3, reached

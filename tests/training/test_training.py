@@ -20,6 +20,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from pcpg.config import ConfigError
 from pcpg.envs import registry
 from pcpg.envs.probes import OneStep, ProbeState
+from pcpg.machine import THREADS
 from pcpg.run_config import RunConfig
 from pcpg.runs import checkpoints, documents
 from pcpg.runs.arrays import read_arrays
@@ -30,7 +31,6 @@ from pcpg.state import NonFinite
 from pcpg.training import loop as training
 from pcpg.training.loop import Progress, Trained, build_agent, start_run, train_run
 from pcpg.training.provenance import device_kind
-from pcpg.training.threads import GIVEN
 
 Tiny = Callable[..., dict[str, Any]]
 FINAL = ("metrics.jsonl", "policy.safetensors", "summary.json")
@@ -158,7 +158,7 @@ def test_linear_algebra_has_one_thread_while_a_run_trains_unless_the_user_decide
     def threads() -> dict[str, int]:
         return {entry["filepath"]: entry["num_threads"] for entry in threadpool_info() if entry["user_api"] == "blas"}
 
-    for name in GIVEN:
+    for name in THREADS:
         monkeypatch.delenv(name, raising=False)
     inside: list[dict[str, int]] = []
     with threadpool_limits(2, user_api="blas"):
