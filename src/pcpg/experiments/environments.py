@@ -56,7 +56,7 @@ TASKS: dict[str, Task] = {
     "deepsea-10": Task("bsuite:deep_sea", {"size": 10}, "return", 0.9, "DeepSea, size 10 (bsuite)"),
     "deepsea-20": Task("bsuite:deep_sea", {"size": 20}, "return", 0.9, "DeepSea, size 20 (bsuite)"),
     "mountaincar": Task("gymnasium:MountainCarContinuous-v0", {}, "return", 90.0, "MountainCarContinuous"),
-    "mountaincar-v0": Task("gymnasium:MountainCar-v0", {}, "return", -130.0, "MountainCar"),
+    "mountaincar-v0": Task("gymnasium:MountainCar-v0", {}, "return", -110.0, "MountainCar"),
     "stages": Task(f"{OWN}Stages-v0", {}, "return", 0.9, "three stages, Dict with noise (own)"),
     "newmaze": Task(f"{OWN}NewMaze-v0", {}, "return", 0.9, "a new maze at each reset (own)"),
     "taxi": Task("gymnasium:Taxi-v4", {}, "return", 7.0, "Taxi"),
