@@ -1,5 +1,6 @@
 """The maze against an independent statement of the paper's rules, read off its image."""
 
+import functools
 import time
 
 import jax
@@ -288,7 +289,8 @@ def test_the_picture_shows_agent_and_goal_at_scale():
 def test_stepping_with_images_makes_more_than_100_000_steps_a_second():
     env, num_envs, num_steps = Maze(), 128, 100
 
-    @jax.jit
+    # As users compile: tests may compile with less optimisation.
+    @functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 3})
     def play(key, params):
         key_reset, key_play = jax.random.split(key)
         _, state = jax.vmap(env.reset, (0, None))(jax.random.split(key_reset, num_envs), params)
