@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pcpg.experiments.environments import EXPERIMENT, TASKS, Flags, is_worse, make_cell, table
+from pcpg.experiments.environments import EXPERIMENT, TASKS, Flags, cells, is_worse, make_cell, table
 from pcpg.experiments.harness import read_records
 from pcpg.practice.choice import STEPS
 
@@ -68,6 +68,12 @@ def test_the_command_as_it_stands_finds_a_cell_that_is_kept(cli, tmp_path):
     shutil.copy(kept, tmp_path / "cells")
     answer = cli("reproduce", "environments", "--tasks", "cliff", "--algos", "auto", "--out", tmp_path, "--json")
     assert answer.code == 0 and not (tmp_path / "runs").exists(), "nothing is run again"
+
+
+def test_a_baseline_that_is_asked_for_alone_has_the_steps_of_the_kept_pcpg():
+    kept = json.loads((RESULTS / "cells" / "cliff-auto.json").read_text())
+    [cell] = cells(Flags(tasks=("cliff",), algos=("ppo-rnd",), out=str(RESULTS)), [])
+    assert cell.config.limits.steps == max(kept["env_steps"])
 
 
 def test_an_unknown_task_is_named(cli):

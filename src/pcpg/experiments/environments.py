@@ -12,6 +12,7 @@ range from PPO's least to what counts as solved, and a one-sided Welch test at 5
 
 import dataclasses
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -87,10 +88,11 @@ class Flags(harness.Flags):
 
 
 def cells(flags: Flags, records: list[Record]) -> Iterator[Cell]:
-    """Algorithm by algorithm, PC-PG first, on one task after the other."""
+    """Algorithm by algorithm, PC-PG first, on one task after the other; its steps may have been kept before."""
+    kept = harness.read_records(EXPERIMENT, Path(flags.out))
     for algo in flags.chosen(ALGOS):
         for name in (known for known in TASKS if known in flags.tasks):
-            yield make_cell(flags, name, algo, steps_used(records, name))
+            yield make_cell(flags, name, algo, steps_used(records, name) or steps_used(kept, name))
 
 
 def steps_used(records: list[Record], task: str) -> int:
