@@ -92,7 +92,8 @@ def cells(flags: Flags, records: list[Record]) -> Iterator[Cell]:
     kept = harness.read_records(EXPERIMENT, Path(flags.out))
     for algo in flags.chosen(ALGOS):
         for name in (known for known in TASKS if known in flags.tasks):
-            yield make_cell(flags, name, algo, steps_used(records, name) or steps_used(kept, name))
+            used = 0 if algo == AUTO else steps_used(records, name) or steps_used(kept, name)
+            yield make_cell(flags, name, algo, used)
 
 
 def steps_used(records: list[Record], task: str) -> int:
