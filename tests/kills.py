@@ -263,8 +263,10 @@ def _on_small_disk(
     if options:
         script = f"mount -t tmpfs -o {options} tmpfs {disk} && ({train}; echo code $?; cp -r {disk}/run {copy})"
     else:
-        watch = f"while [ ! -e {disk}/run/checkpoints/000002 ]; do sleep 0.01; done; mount -o remount,ro {disk}"
-        script = f"mount -t tmpfs tmpfs {disk} && ({watch} & {train}; echo code $?; cp -r {disk}/run {copy})"
+        saved = f"ls {disk}/run/checkpoints 2>/dev/null | grep -q '^0*[2-9]'"
+        watch = f"while ! {saved}; do sleep 0.01; done; mount -o remount,ro {disk}"
+        wait = f"({watch}) > /dev/null & watcher=$!; {train}; echo code $?; kill $watcher 2> /dev/null"
+        script = f"mount -t tmpfs tmpfs {disk} && ({wait}; cp -r {disk}/run {copy})"
     done = subprocess.run([*SMALL_DISK, script], capture_output=True, text=True, check=False)
     if "code" not in done.stdout:
         say(f"{what}: cannot be mounted here: {done.stderr[-200:]}")
