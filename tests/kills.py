@@ -256,17 +256,18 @@ def ways(root: Path, say: Callable[[str], None] = print) -> list[str]:
 def _on_small_disk(
     root: Path, config: Path, what: str, options: str, expected: dict[str, bytes], say: Callable[[str], None]
 ) -> list[str]:
-    """Train where the disk gets full, or read-only, then copy the run to where there is room, and resume."""
+    """Train where the disk gets full, or go on where it is read-only; then resume a copy where there is room."""
     disk, copy = root / "disk", root / what.replace(" ", "-")
     disk.mkdir(exist_ok=True)
     train = f"{' '.join(COMMAND)} train --config {config} --out {disk}/run"
     if options:
         script = f"mount -t tmpfs -o {options} tmpfs {disk} && ({train}; echo code $?; cp -r {disk}/run {copy})"
     else:
+        # No disk becomes read-only under files that are open: the run is killed, and resumed where it cannot write.
         saved = f"ls {disk}/run/checkpoints 2>/dev/null | grep -q '^0*[2-9]'"
-        watch = f"while ! {saved}; do sleep 0.01; done; mount -o remount,ro {disk}"
-        wait = f"({watch}) > /dev/null & watcher=$!; {train}; echo code $?; kill $watcher 2> /dev/null"
-        script = f"mount -t tmpfs tmpfs {disk} && ({wait}; cp -r {disk}/run {copy})"
+        killed = f"{train} 2> /dev/null & run=$!; while ! {saved}; do sleep 0.01; done; kill -9 $run; wait $run"
+        resume = f"mount -o remount,ro {disk} && {' '.join(COMMAND)} resume {disk}/run; echo code $?"
+        script = f"mount -t tmpfs tmpfs {disk} && ({killed}; {resume}; cp -r {disk}/run {copy})"
     done = subprocess.run([*SMALL_DISK, script], capture_output=True, text=True, check=False)
     if "code" not in done.stdout:
         say(f"{what}: cannot be mounted here: {done.stderr[-200:]}")
