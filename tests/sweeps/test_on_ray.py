@@ -76,7 +76,9 @@ def test_a_sweep_on_three_nodes_has_the_bytes_of_plain_runs_though_one_is_killed
     swept = run_sweep(plan, folder, engine)
     engine.close()
     assert swept.finished and not swept.failed and swept.losses >= 1 and swept.lost_seconds > 0
-    for cell in (cell for cell in plan.cells if swept.timings[cell.id]["attempts"] > 1):
+    again = [cell for cell in plan.cells if swept.timings[cell.id]["attempts"] > 1]
+    assert again, "a cell was lost with its node"
+    for cell in again:
         config = cell.config
         options = {name: config[name] for name in ("algo", "seeds", "seed", "features", "feature_options")}
         train(config["env"], config=config["agent"], out=tmp_path / cell.id, **options, **config["env_options"])

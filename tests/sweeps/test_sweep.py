@@ -247,7 +247,7 @@ def test_mistakes_are_told_before_any_work(cli, tmp_path: Path, tiny):
 def test_a_folder_of_something_else_is_not_written_into(tmp_path: Path, tiny):
     (tmp_path / "mine.txt").touch()
     with pytest.raises(Exception, match="neither empty nor the folder of a sweep"):
-        SweepFolder.taken(tmp_path)
+        SweepFolder.claimed(tmp_path)
 
 
 def test_cells_that_share_a_gpu_leave_each_other_memory_and_cells_without_one_open_none():

@@ -41,7 +41,7 @@ def start(start_pcpg: Start, cache: Path) -> Start:
 def long(config_file: Callable[..., str], tiny: Callable[..., dict[str, Any]]) -> str:
     """A file with a configuration of more than thirty rounds: time enough to be killed, also on a busy machine.
 
-    Other algorithms, and more, are killed in tests/training/test_kills.py.
+    Other algorithms, and more, are killed by `python -m tests.kills`.
     """
     return config_file("pcpg", agent=tiny("pcpg")["agent"] | {"exploit": {"num_rounds": 24}})
 

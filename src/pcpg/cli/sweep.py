@@ -87,7 +87,7 @@ def run(plan: "Plan", out: str, engine: Any, console: Console, as_json: bool) ->
     from pcpg.sweeps.sweep import run_sweep
     from pcpg.sweeps.table import write_page, write_tables
 
-    folder, stop = SweepFolder.taken(out), threading.Event()
+    folder, stop = SweepFolder.claimed(out), threading.Event()
     notice = functools.partial(say, console, style="yellow")
     with stopping(stop, notice), SweepDisplay(console, plan) as display:
         swept = run_sweep(plan, folder, engine, watch=display, notice=notice, stop=stop)

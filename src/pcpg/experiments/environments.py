@@ -97,7 +97,7 @@ def cells(flags: Flags, records: list[Record]) -> Iterator[Cell]:
 
 
 def steps_used(records: list[Record], task: str) -> int:
-    """The most steps that a seed of PC-PG used on a task; 0 where it was not run."""
+    """The most steps that a seed of PC-PG used on a task, whatever the look chose; 0 where it was not run."""
     return max((max(r["env_steps"]) for r in records if (r["task"], r["column"]) == (task, AUTO)), default=0)
 
 

@@ -30,7 +30,7 @@ class SweepFolder:
     """Where the run folders are; None: in the folder itself."""
 
     @classmethod
-    def taken(cls, path: Path | str) -> Self:
+    def claimed(cls, path: Path | str) -> Self:
         """The folder at a path: empty, or that of a sweep already; an error where it holds something else."""
         folder = cls(Path(path))
         others = [found for found in folder.path.glob("*") if not found.name.startswith(".")]
