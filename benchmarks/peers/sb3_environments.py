@@ -55,7 +55,7 @@ class DeepSea(gymnasium.Env):
 def make_env(env_id: str, options: dict) -> gymnasium.Env:
     """The environment of a record, as SB3 takes it."""
     if env_id == "bsuite:deep_sea":
-        return DeepSea(**options)
+        return DeepSea(options["size"])
     name, limit = env_id.removeprefix("gymnasium:"), options.get("max_steps", 0)
     if name.startswith(OWN):  # without the package around it, which needs JAX
         spec = importlib.util.spec_from_file_location("own_tasks", ROOT / "src/pcpg/envs/adapters/own_tasks.py")
@@ -80,7 +80,8 @@ def returns_of(model: PPO, env: gymnasium.Env, episodes: int, seed: int) -> np.n
         done = False
         while not done:
             action, _ = model.predict(observation, deterministic=False)
-            observation, reward, terminated, truncated, _ = env.step(action)
+            chosen = int(action) if isinstance(env.action_space, spaces.Discrete) else action
+            observation, reward, terminated, truncated, _ = env.step(chosen)
             returns[index] += reward
             done = terminated or truncated
     return returns

@@ -122,7 +122,7 @@ def train(
         env=env_id,
         algo=name,
         agent=agent,
-        env_options=env_options,
+        env_options=chosen.get("env_options", env_options),
         features=features if isinstance(features, str) else register_features(features),
         feature_options=dict(feature_options or {}),
         seed=seed,

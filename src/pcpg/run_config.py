@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import inspect
 import json
+import math
 import typing
 from collections.abc import Hashable, Mapping
 from typing import Any
@@ -18,7 +19,8 @@ from pcpg.features import FEATURES, make_features
 from pcpg.features.base import FeatureMap
 from pcpg.features.own import is_own_features
 from pcpg.practice.budget import NO_LIMITS, Limits, budgeted
-from pcpg.practice.choice import STEPS, look_and_choose
+from pcpg.practice.choice import LOOK_SHARE, STEPS, chosen_line, limited, look_and_choose
+from pcpg.practice.look import lines
 from pcpg.practice.memory import check_fits
 from pcpg.presets import environment_preset, features_for
 from pcpg.runs.documents import plain
@@ -170,12 +172,21 @@ def chosen_by_a_look(env: str, env_options: Mapping[str, Any], limits: Limits, s
         return {"algo": "pcpg"}
     if not limits.steps and not limits.seconds:
         limits = dataclasses.replace(limits, steps=STEPS)
-    made = make(env, **complete_options(env, env_options))
+    options = complete_options(env, env_options)
+    made, _ = limited(env, options)
     if max(flat_size(made.observation_space), getattr(made.action_space, "n", 0)) > MOST_LOOKED_AT:
         return {"algo": "pcpg"}  # which says what it would take
-    choice, env_steps, said = look_and_choose(env, made, limits.steps or STEPS, seed)
-    looked = {"env_steps": env_steps, "saw": said[:-1], "chose": said[-1]}
-    return {"algo": choice.algo, "agent": choice.agent, "limits": dataclasses.asdict(limits), "looked": looked}
+    looked = look_and_choose(env, options, math.floor(LOOK_SHARE * (limits.steps or STEPS)), seed)
+    choice = looked.choice
+    assert choice is not None, "it is on the host"
+    saw = [*lines(env, looked.found._replace(steps_per_second=0.0)), *looked.said]  # the same whenever it is run
+    return {
+        "env_options": looked.options,
+        "algo": choice.algo,
+        "agent": choice.agent,
+        "limits": dataclasses.asdict(limits),
+        "looked": {"env_steps": looked.env_steps, "saw": saw, "chose": chosen_line(choice)},
+    }
 
 
 def feature_defaults(features: str) -> dict[str, Any]:

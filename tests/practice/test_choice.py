@@ -9,8 +9,8 @@ import pcpg
 from pcpg.config import ConfigError
 from pcpg.envs.adapters import own_tasks
 from pcpg.practice.budget import Limits
-from pcpg.practice.choice import LOOK_SHARE, choose, flags_of
-from pcpg.practice.look import Look
+from pcpg.practice.choice import LOOK_SHARE, STEPS, choose, flags_of
+from pcpg.practice.look import USUAL, Look, found_limit
 from pcpg.run_config import chosen_by_a_look
 from pcpg.runs.folder import RunFolder
 from pcpg.runs.metrics import read_metrics
@@ -93,6 +93,27 @@ def test_a_look_takes_at_most_its_share_of_the_budget() -> None:
     found = chosen_by_a_look("gymnasium:CliffWalking-v1", {"max_steps": 100}, Limits(steps=50_000))
     assert found["algo"] == "pcpg-replay" and 0 < found["looked"]["env_steps"] <= LOOK_SHARE * 50_000
     assert len(found["looked"]["saw"]) == 3 and found["looked"]["chose"].startswith("chosen: --algo pcpg-replay")
+
+
+def test_an_environment_without_a_time_limit_is_given_one_by_the_look() -> None:
+    found = chosen_by_a_look("gymnasium:CliffWalking-v1", {}, Limits())
+    assert found["env_options"]["max_steps"] == USUAL and found["looked"]["env_steps"] <= LOOK_SHARE * STEPS
+    assert f"episodes are cut after {USUAL} steps (--env.max_steps)" in found["looked"]["saw"][-1]
+
+
+@pytest.mark.parametrize(
+    ("lengths", "ended_early", "limit"),
+    [
+        ((1, 1.3, 3), 1.0, 30),
+        ((9, 20.0, 60), 1.0, 600),
+        ((300, 500.0, 1000), 0.8, 1000),
+        ((1000, 1000.0, 1000), 0.0, 200),
+    ],
+)
+def test_a_time_limit_leaves_room_beyond_random_play(
+    lengths: tuple[int, float, int], ended_early: float, limit: int
+) -> None:
+    assert found_limit(CARTPOLE._replace(lengths=lengths, ended_early=ended_early)) == limit
 
 
 def test_noise_is_told_from_what_lasts_and_layouts_from_starts() -> None:

@@ -236,7 +236,7 @@ class Endless(gymnasium.Env):
 
 def test_a_time_limit_is_asked_for_where_there_is_none():
     with pytest.raises(InvalidOption, match=r"has no time limit of its own.*--env\.max_steps"):
-        pcpg.train(Endless)
+        pcpg.train(Endless, "ppo")
 
 
 @pytest.mark.parametrize(

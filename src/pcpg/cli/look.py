@@ -31,22 +31,15 @@ def look(arguments: list[str], console: Console) -> int:
     if flags.seed < 0:
         raise Mistake(f"seed must be at least 0, got {flags.seed}")
     with loading(console):
-        from pcpg.envs.host import HostEnvironment
-        from pcpg.envs.registry import complete_options, make
-        from pcpg.practice.choice import choose, chosen_line
+        from pcpg.envs.registry import complete_options
+        from pcpg.practice.choice import chosen_line, look_and_choose
         from pcpg.practice.look import lines
-        from pcpg.practice.look import look as look_at
         from pcpg.training.compile_cache import enable_compile_cache
     enable_compile_cache()
-    env = make(flags.environment, **complete_options(flags.environment, options))
-    try:
-        found = look_at(env, flags.seed)
-    finally:
-        if isinstance(env, HostEnvironment):
-            env.close()
-    choice = choose(found) if isinstance(env, HostEnvironment) else None
-    for line in [*lines(flags.environment, found), *([chosen_line(choice)] if choice else [])]:
+    options = complete_options(flags.environment, options)
+    found, choice, _, _, said = look_and_choose(flags.environment, options, seed=flags.seed)
+    for line in [*lines(flags.environment, found), *said, *([chosen_line(choice)] if choice else [])]:
         say(answer(console, flags.json), line)
-    said = {"chosen": choice._asdict()} if choice else {}
-    print_json({"env": flags.environment} | found._asdict() | {"is_paid": found.is_paid} | said, flags.json)
+    chosen = {"chosen": choice._asdict()} if choice else {}
+    print_json({"env": flags.environment} | found._asdict() | {"is_paid": found.is_paid} | chosen, flags.json)
     return 0

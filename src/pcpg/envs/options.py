@@ -12,6 +12,10 @@ class InvalidOption(ValueError):
     """An option that the environment does not have, or a value that it cannot take."""
 
 
+class NoTimeLimit(InvalidOption):
+    """An environment whose episodes may last for ever, and nobody said after how many steps they are cut."""
+
+
 class Option(NamedTuple):
     """One option of a constructor."""
 

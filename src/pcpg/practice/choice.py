@@ -13,13 +13,14 @@ The first row that fits decides. Beside it, observations whose entries are far f
 choice is a setting of the run and can be given as a flag instead: who names an algorithm or a setting chooses himself.
 """
 
-import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from pcpg.envs.host import HostEnvironment
+from pcpg.envs.options import NoTimeLimit
 from pcpg.envs.protocol import Environment
-from pcpg.practice.look import MOST_STEPS, Look, lines, look
+from pcpg.envs.registry import make
+from pcpg.practice.look import LONGEST, MOST_STEPS, Look, found_limit, look
 
 STEPS = 300_000
 """Environment steps of each seed where none are given."""
@@ -31,6 +32,8 @@ FEW = 4
 """Entries in which a kernel tells near from far."""
 LONG = 16
 """Entries beyond which an observation may show a layout."""
+LIMIT = "max_steps"
+"""The option of environments on the host after which episodes are cut."""
 PAYS = 0.05
 """Share of the episodes of random play that meet something good, from which on a task is begun with its reward."""
 SIZES = (0.1, 10.0)
@@ -80,21 +83,42 @@ def _sizes(found: Look) -> dict[str, Any]:
 
 
 class Looked(NamedTuple):
-    """A look that is part of a run: what it chose, for how many steps, and what is said about it."""
+    """A look at an environment: what it showed and chose, and for how many steps."""
 
-    choice: Choice
+    found: Look
+    choice: Choice | None  # None: an environment that is compiled, and has settings of its own
+    options: dict[str, Any]  # of the environment, with a time limit where it has none of its own
     env_steps: int
-    said: list[str]
+    said: list[str]  # beside what was measured
 
 
-def look_and_choose(name: str, env: Environment, budget: int, seed: int = 0) -> Looked:
-    """Look at an environment for at most LOOK_SHARE of a budget, and choose."""
-    found = look(env, seed, min(MOST_STEPS, math.floor(LOOK_SHARE * budget)))
-    if isinstance(env, HostEnvironment):
-        env.close()
-    choice = choose(found)
-    repeatable = found._replace(steps_per_second=0.0)
-    return Looked(choice, found.env_steps, [*lines(name, repeatable), chosen_line(choice)])
+def look_and_choose(name: str, options: Mapping[str, Any], most_steps: int = MOST_STEPS, seed: int = 0) -> Looked:
+    """Look at an environment for at most so many steps if they hold two episodes, and choose."""
+    (env, is_endless), options, played, said = limited(name, options), dict(options), 0, []
+    if is_endless:
+        first = _looked_at(env, seed, most_steps // 2)
+        options[LIMIT], played = found_limit(first), first.env_steps
+        said = [f"it has no time limit of its own: episodes are cut after {options[LIMIT]} steps (--env.{LIMIT})"]
+        env = make(name, **options)
+    found = _looked_at(env, seed, most_steps - played)
+    choice = choose(found) if isinstance(env, HostEnvironment) else None
+    return Looked(found, choice, options, played + found.env_steps, said)
+
+
+def limited(name: str, options: Mapping[str, Any]) -> tuple[Environment, bool]:
+    """An environment, and whether it had to be given a time limit, since it has none of its own."""
+    try:
+        return make(name, **options), False
+    except NoTimeLimit:
+        return make(name, **{**options, LIMIT: LONGEST}), True
+
+
+def _looked_at(env: Environment, seed: int, most_steps: int) -> Look:
+    try:
+        return look(env, seed, most_steps)
+    finally:
+        if isinstance(env, HostEnvironment):
+            env.close()
 
 
 def chosen_line(choice: Choice) -> str:

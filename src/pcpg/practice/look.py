@@ -66,6 +66,17 @@ class Look(NamedTuple):
         return self.returns[2] - self.returns[0] > 1e-9
 
 
+LONGEST, USUAL = 1_000, 200
+"""Steps after which an episode of an environment without a time limit is cut: to find one, and where most last so."""
+LONGER = 10
+"""Times the longest episode of random play, where most end by themselves: others may play longer."""
+
+
+def found_limit(found: Look) -> int:
+    """A time limit for an environment that has none, by episodes that were cut after LONGEST steps."""
+    return int(np.clip(LONGER * found.lengths[2], LONGER, LONGEST)) if found.ended_early >= 0.5 else USUAL
+
+
 def look(env: Environment, seed: int = 0, most_steps: int = MOST_STEPS) -> Look:
     """Play at random, for at most so many steps if they hold two episodes, and measure."""
     episodes = int(np.clip(min(most_steps, MOST_STEPS) // env.max_steps, FEWEST_EPISODES, MOST_EPISODES))
@@ -187,6 +198,7 @@ def lines(name: str, found: Look) -> list[str]:
     """What was seen, in three lines."""
     least, mean, most = found.lengths
     length = f"{least}" if least == most else f"{least} to {most} (mean {mean:.0f})"
+    plural = "" if most == 1 else "s"
     early = "all" if found.ended_early == 1 else "none" if found.ended_early == 0 else f"{found.ended_early:.0%}"
     low, high = found.rewards
     low_return, mean_return, high_return = found.returns
@@ -199,7 +211,7 @@ def lines(name: str, found: Look) -> list[str]:
     speed = f"; {found.steps_per_second:,.0f} steps per second" if found.steps_per_second else ""
     resets = f"{found.first} different starts" if found.differs_after_reset else "every episode starts alike"
     return [
-        f"{name}: episodes of {length} steps, {early} end before the limit of {found.max_steps}{speed}",
+        f"{name}: episodes of {length} step{plural}, {early} end before the limit of {found.max_steps}{speed}",
         f"reward: {reward} ({found.episodes} episodes of random play)",
         f"observations: {found.kind} {found.shape}, {changing}{found.observed[1]:g}; "
         f"{found.distinct:,} different ones in {found.env_steps:,} steps; {resets}",

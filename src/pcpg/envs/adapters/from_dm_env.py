@@ -61,6 +61,10 @@ def to_space(spec: Any) -> gymnasium.Space[Any]:
     return spaces.Box(low, high, tuple(spec.shape), dtype.type)
 
 
+LENGTHS = {"_episode_len": 0, "_size": 0, "_max_steps": 0, "_chain_length": 0, "_rows": -1, "_memory_length": 1}
+"""Where environments of bsuite keep the length of an episode, and what it is more than that."""
+
+
 def bsuite_env(name: str, options: Mapping[str, Any]) -> DmEnv:
     """An environment of bsuite: a point of its sweep such as "deep_sea/0", or a name with options over those of 0."""
     import bsuite  # pyright: ignore[reportMissingImports]
@@ -80,8 +84,16 @@ def bsuite_env(name: str, options: Mapping[str, Any]) -> DmEnv:
 
 
 def _length(env: Any) -> int | None:
-    """The length of an episode, where the environment knows it: deep sea has as many steps as rows."""
-    return next((getattr(env, name) for name in ("_episode_len", "_size") if hasattr(env, name)), None)
+    """The length of an episode, where an environment of bsuite, or one inside it, knows it."""
+    while env is not None:
+        own = vars(env)
+        if "_max_time" in own and "_timescale" in own:  # of a pole, in seconds, which are added up with an error
+            return round(own["_max_time"] / own["_timescale"]) + 1
+        found = next((own[name] + more for name, more in LENGTHS.items() if name in own), None)
+        if found is not None:
+            return found
+        env = own.get("_env")
+    return None
 
 
 def _reseed(env: Any, seed: int) -> None:

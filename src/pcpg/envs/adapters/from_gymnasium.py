@@ -19,7 +19,7 @@ from pcpg.envs.adapters.players import PlainPlayers, VectorPlayers
 from pcpg.envs.adapters.spaces import Actions, Observations, actions_of, observations_of
 from pcpg.envs.adapters.workers import WorkerPlayers
 from pcpg.envs.host import HostEnvironment, Players
-from pcpg.envs.options import InvalidOption, require_int
+from pcpg.envs.options import InvalidOption, NoTimeLimit, require_int
 from pcpg.envs.spaces import Box, Discrete, Image, MultiDiscrete
 
 LARGEST = 1e6
@@ -100,7 +100,7 @@ class GymnasiumEnv(HostEnvironment):
     @property
     def max_steps(self) -> int:
         if self.limit is None and not self.max_steps_wanted:
-            raise InvalidOption(
+            raise NoTimeLimit(
                 f"{self.name} has no time limit of its own (neither spec.max_episode_steps nor max_steps): "
                 "say after how many steps an episode is cut, by the option max_steps (--env.max_steps)"
             )
