@@ -14,10 +14,12 @@ REJAX_VENV := benchmarks/.venv-rejax
 REJAX_INSTALLED := $(REJAX_VENV)/.installed
 RLBERRY_VENV := benchmarks/.venv-rlberry
 RLBERRY_INSTALLED := $(RLBERRY_VENV)/.installed
+RLLIB_VENV := benchmarks/.venv-rllib
+RLLIB_INSTALLED := $(RLLIB_VENV)/.installed
 LOCK_VENV := .cache/lock
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test quick lint docs bench peers agreement lock clean
+.PHONY: help install demo test quick lint docs bench peers agreement slow-env lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -84,6 +86,14 @@ $(RLBERRY_INSTALLED): benchmarks/peers/requirements-rlberry.txt
 	$(RLBERRY_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
 	@touch $@
 
+slow-env: $(INSTALLED) $(PEERS_INSTALLED) $(RLLIB_INSTALLED) ## workers of a slow environment beside SB3's and RLlib's
+	$(BIN)/python benchmarks/slow_env.py --sb3 $(PEERS_VENV)/bin/python --rllib $(RLLIB_VENV)/bin/python
+
+$(RLLIB_INSTALLED): benchmarks/peers/requirements-rllib.txt
+	@test -x $(RLLIB_VENV)/bin/python || $(PYTHON) -m venv $(RLLIB_VENV)
+	$(RLLIB_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	@touch $@
+
 # gymnax has a file of its own: it allows no jax as new as the others may have.
 EXTRAS := minigrid bsuite tensorboard wandb minari video ray tune docs dev
 LOCK = $(LOCK_VENV)/bin/uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --no-config \
@@ -96,5 +106,5 @@ lock: ## resolve the lock files anew where pyproject.toml asks for it; LOCK_FLAG
 	$(LOCK) --extra gymnax --output-file requirements-gymnax.lock
 
 clean: ## remove environments and caches; runs/ and results/ stay
-	rm -rf $(VENV) $(PEERS_VENV) $(REJAX_VENV) $(RLBERRY_VENV) .cache build dist docs/_build .hypothesis .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(PEERS_VENV) $(REJAX_VENV) $(RLBERRY_VENV) $(RLLIB_VENV) .cache build dist docs/_build .hypothesis .pytest_cache .ruff_cache
 	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

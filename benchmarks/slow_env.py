@@ -1,7 +1,8 @@
 """Steps per second of an environment that takes 5 ms a step, with more and more workers; into results/slow-env.json.
 
     python benchmarks/slow_env.py                                               ours, processes and Ray actors
-    python benchmarks/slow_env.py --peer benchmarks/.venv-peers/bin/python      beside SB3's SubprocVecEnv
+    python benchmarks/slow_env.py --sb3 benchmarks/.venv-peers/bin/python       beside SB3's SubprocVecEnv
+    python benchmarks/slow_env.py --rllib benchmarks/.venv-rllib/bin/python     beside Ray RLlib's sampler
 
 The environment sleeps, so workers cost no core. Every count plays the same episodes, bit for bit, also with two workers
 killed on the way; efficiency is the rate beside that of as many ideal workers, each with 200 steps a second. `bare` are
@@ -121,7 +122,8 @@ def main() -> None:
     from run import provenance
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--peer", default="", help="Python with Stable-Baselines3")
+    parser.add_argument("--sb3", default="", help="Python with Stable-Baselines3")
+    parser.add_argument("--rllib", default="", help="Python with Ray RLlib")
     parser.add_argument("--out", type=Path, default=HERE / "results" / "slow-env.json", help="file to write")
     asked = parser.parse_args()
     results: dict[str, Any] = {"provenance": provenance(), "seconds_of_a_step": STEP, "steps_of_an_episode": LENGTH}
@@ -134,9 +136,10 @@ def main() -> None:
         print(on, json.dumps(results[on]), flush=True)
     found = {results[on][str(count)]["episodes_sha256"] for on in ("local", "ray") for count in COUNTS}
     results["same_bytes_for_every_count_and_place"] = len(found) == 1
-    if asked.peer:
-        results["sb3"] = {str(count): peer(asked.peer, "sb3_workers.py", count) for count in COUNTS}
-        print("sb3", json.dumps(results["sb3"]), flush=True)
+    for name, python in (("sb3", asked.sb3), ("rllib", asked.rllib)):
+        if python:
+            results[name] = {str(count): peer(python, f"{name}_workers.py", count) for count in COUNTS}
+            print(name, json.dumps(results[name]), flush=True)
     asked.out.write_text(json.dumps(results, indent=2) + "\n")
 
 

@@ -13,6 +13,9 @@ import pytest
 
 from pcpg.api import train
 from pcpg.envs.adapters.places import workers_on
+from pcpg.experiments.table1.cells import Store, measure, run_cells
+from pcpg.experiments.table1.plan import first_cells
+from pcpg.experiments.table1.settings import SETTINGS
 from pcpg.sweeps.on_ray import RayEngine
 from pcpg.sweeps.plan import plan_of
 from pcpg.sweeps.status import SweepFolder
@@ -58,6 +61,15 @@ def test_workers_on_a_cluster_play_the_episodes_of_local_ones_though_two_are_kil
         local.close()
         away.close()
     assert alone.alive.any() and np.isfinite(alone.observations).all()
+
+
+def test_cells_of_table_1_measure_the_same_on_a_cluster(cluster: Any, tmp_path: Path):
+    cells = [cell for cell in first_cells(SETTINGS["smoke"], ["psrl"], ["A"]) if cell.kind == "theory"][:2]
+    found = run_cells(cells, lambda record: [], Store(tmp_path, ""), 0, lambda record: None, "ray")
+    assert len(found) == 2
+    assert {record["name"]: record["samples"] for record in found} == {
+        cell.name: measure(cell)[0]["samples"] for cell in cells
+    }
 
 
 def test_a_sweep_on_three_nodes_has_the_bytes_of_plain_runs_though_one_is_killed(cluster: Any, tmp_path: Path, tiny):

@@ -17,6 +17,8 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from pathlib import Path
 from typing import Any
 
+from pcpg.envs.adapters.cluster import connect, imported
+from pcpg.envs.adapters.places import LOCAL
 from pcpg.experiments.harness import Record, commit
 from pcpg.experiments.table1 import measures
 from pcpg.experiments.table1.plan import CellKind, Table1Cell
@@ -39,6 +41,8 @@ MEASURES: dict[CellKind, Callable[..., Record]] = {
 # What others wait for comes first.
 ORDER: tuple[CellKind, ...] = ("tuning", "A", "problem", "eps", "gap", "own", "B", "bare", "theory", "C")
 # A process measures one cell on one core: no threads of its own, and no accelerator.
+RETRIES = 3
+"""Times that a cell is measured again where its node was lost."""
 WORKER_ENVIRONMENT = dict.fromkeys(THREADS, "1") | {"JAX_PLATFORMS": "cpu"}
 
 
@@ -133,14 +137,18 @@ def run_cells(
     store: Store,
     jobs: int,
     notice: Callable[[Record], None],
+    on: str = LOCAL,
 ) -> list[Record]:
-    """The records of the first cells and of all that follow from records, measured by `jobs` processes."""
+    """The records of the first cells and of all that follow from records, measured by `jobs` processes.
+
+    On a cluster `jobs` of 0 are as many as it has cores, and a cell whose node is lost is measured again elsewhere.
+    """
     records: list[Record] = []
     todo = list(first)
     running: dict[Future[tuple[Record, float]], Table1Cell] = {}
-    with _pool(jobs) as pool:
+    with _pool(jobs) if on == LOCAL else _cluster(on) as pool:
         while todo or running:
-            while todo and len(running) < jobs:
+            while todo and len(running) < (jobs or pool.cores()):
                 cell = todo.pop(min(range(len(todo)), key=lambda i: ORDER.index(todo[i].kind)))
                 record = store.read(cell)
                 if record is None:
@@ -175,6 +183,30 @@ def _leave_with(parent: int) -> None:
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
+
+
+class _Cluster:
+    """The cores of a Ray cluster, as a pool: each cell is a task of one core."""
+
+    def __init__(self) -> None:
+        self.ray = imported()
+
+    def cores(self) -> int:
+        return max(1, int(self.ray.cluster_resources().get("CPU", 1)))
+
+    def submit(self, work: Callable[..., Any], *arguments: Any) -> Future[Any]:
+        asked = {"num_cpus": 1, "max_retries": RETRIES, "runtime_env": {"env_vars": WORKER_ENVIRONMENT}}
+        return self.ray.remote(**asked)(work).remote(*arguments).future()
+
+
+@contextlib.contextmanager
+def _cluster(on: str) -> Iterator[_Cluster]:
+    is_mine = connect(on)
+    try:
+        yield _Cluster()
+    finally:
+        if is_mine:
+            imported().shutdown()
 
 
 @contextlib.contextmanager

@@ -8,6 +8,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.markdown import Markdown
 
+from pcpg.envs.adapters.places import LOCAL, check_place
 from pcpg.experiments.harness import STOPPED, Record, Scale
 from pcpg.experiments.table1.cells import Store, run_cells
 from pcpg.experiments.table1.figures import draw_all
@@ -41,11 +42,14 @@ class ReproduceTable1:
     """Folder of the results; cells that are done there are not run again."""
     jobs: int = 0
     """How many processes; by default one per core."""
+    on: str = LOCAL
+    """Where they are: local, ray, or ray://HOST:PORT; the numbers are the same."""
     json: bool = False
     """One JSON object on stdout, everything else on stderr."""
 
     def __post_init__(self) -> None:
         check_algos(self.algos)
+        check_place(self.on)
         unknown = set(self.only) - set(EXPERIMENTS)
         if unknown or not self.only:
             raise ValueError(f"only must be some of {', '.join(EXPERIMENTS)}, got {', '.join(self.only) or 'none'}")
@@ -55,11 +59,12 @@ class ReproduceTable1:
             raise ValueError(f"jobs must be 0 (one per core) or more, got {self.jobs}")
 
     def __call__(self, console: Console) -> int:
-        settings, out, jobs = self.settings, Path(self.out), self.jobs or os.cpu_count() or 1
+        is_local = self.on == LOCAL
+        settings, out, jobs = self.settings, Path(self.out), self.jobs or (is_local and os.cpu_count()) or int(is_local)
         for reference in self.learners:
             load_learner(reference)
         problems = [check_problem(reference) for reference in self.problems]
-        check_processes(jobs)
+        check_processes(jobs if is_local else 2)
         store = Store(out, self.command)
         first = first_cells(settings, check_algos(self.algos), self.only)
 
@@ -73,6 +78,7 @@ class ReproduceTable1:
                 store,
                 jobs,
                 notice,
+                self.on,
             )
         except KeyboardInterrupt:
             console.print("stopped; run the same command again to resume", highlight=False)
