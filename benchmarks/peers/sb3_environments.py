@@ -87,12 +87,12 @@ def returns_of(model: PPO, env: gymnasium.Env, episodes: int, seed: int) -> np.n
     return returns
 
 
-def run(task: str, folder: Path, episodes: int) -> None:
+def run(task: str, folder: Path, episodes: int, seeds: int) -> None:
     """Train and evaluate on the seeds of PC-PG's record, and write the peer's."""
     ours = json.loads((folder / f"{task}-auto.json").read_text())
     steps, began = max(ours["env_steps"]), time.perf_counter()
     means, solved, used = [], [], []
-    for seed in ours["seeds"]:
+    for seed in ours["seeds"][:seeds]:
         env = make_env(ours["env"], ours["env_options"])
         kind = "MultiInputPolicy" if isinstance(env.observation_space, spaces.Dict) else "MlpPolicy"
         model = PPO(kind, env, seed=seed, device="cpu").learn(steps)
@@ -102,8 +102,9 @@ def run(task: str, folder: Path, episodes: int) -> None:
         used.append(int(model.num_timesteps))
         print(f"{task} seed {seed}: {means[-1]:.2f} after {used[-1]:,} steps", flush=True)
     reached = means if ours["measure"] == "return" else solved
-    names = ("task", "env", "env_options", "seeds", "measure", "success")
+    names = ("task", "env", "env_options", "measure", "success")
     record = {name: ours[name] for name in names} | {
+        "seeds": ours["seeds"][:seeds],
         "algo": "sb3-ppo",
         "column": "sb3-ppo",
         "config": {"versions": {"stable-baselines3": stable_baselines3.__version__, "torch": torch.__version__}},
@@ -119,7 +120,7 @@ def run(task: str, folder: Path, episodes: int) -> None:
             ["git", "-C", ROOT, "rev-parse", "HEAD"], capture_output=True, text=True, check=True
         ).stdout.strip(),
         "time": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "command": f"benchmarks/.venv-peers/bin/python benchmarks/peers/sb3_environments.py {task}",
+        "command": f"benchmarks/.venv-peers/bin/python benchmarks/peers/sb3_environments.py {task} --seeds {seeds}",
     }
     (folder / f"{task}-sb3-ppo.json").write_text(json.dumps(record))
 
@@ -129,6 +130,7 @@ if __name__ == "__main__":
     parser.add_argument("tasks", nargs="+")
     parser.add_argument("--cells", type=Path, default=ROOT / "results/environments/cells")
     parser.add_argument("--episodes", type=int, default=200)
+    parser.add_argument("--seeds", type=int, default=5)
     arguments = parser.parse_args()
     for name in arguments.tasks:
-        run(name, arguments.cells, arguments.episodes)
+        run(name, arguments.cells, arguments.episodes, arguments.seeds)

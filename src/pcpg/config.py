@@ -49,12 +49,16 @@ class PPOConfig:
     """Divide rewards by the deviation of the discounted returns so far; the bonus has a scale of its own."""
     body: str = ""
     """Name of a network that was given in Python, in place of the hidden layers."""
+    shards: int = 1
+    """Parts into which minibatches are cut, so that one seed can use as many devices; the bits depend on it alone."""
 
     def __post_init__(self) -> None:
         positive(self, "num_updates", "num_epochs", "learning_rate", "clip_eps", "max_grad_norm")
         for name in ("num_episodes", "minibatch_size"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} must be 0 (by the formula) or more, got {getattr(self, name)}")
+        if self.shards < 1 or self.minibatch_size % self.shards:
+            raise ValueError(f"shards must be 1 or more and divide minibatch_size, got {self.shards}")
         within(self, "gamma", 0.0, 1.0)
         within(self, "gae_lambda", 0.0, 1.0)
         if not self.hidden or min(self.hidden) < 1:

@@ -102,8 +102,9 @@ class RunConfig:
             del data["limits"]
         if not self.looked:
             del data["looked"]
-        if "ppo" in data["agent"] and not data["agent"]["ppo"]["body"]:
-            del data["agent"]["ppo"]["body"]
+        for name, usual in (("body", ""), ("shards", 1)):  # what few ask for
+            if "ppo" in data["agent"] and data["agent"]["ppo"][name] == usual:
+                del data["agent"]["ppo"][name]
         return data
 
     @classmethod

@@ -26,7 +26,7 @@ def test_smoke_runs_what_a_look_chooses_and_ppo_with_as_many_steps(cli, tmp_path
     ours, baseline = (cell["env_steps_per_seed"] for cell in summary["cells"])
     assert baseline >= ours, "the baseline has as many steps"
     assert table(summary) == (tmp_path / "table.md").read_text()
-    assert "CliffWalking, 100 steps | mean return at least -15 | PC-PG (`pcpg-replay`) |" in table(summary)
+    assert "CliffWalking, 200 steps | mean return at least -15 | PC-PG (`pcpg-replay`) |" in table(summary)
     assert cli(*flags).json == summary  # nothing is run twice
 
 

@@ -43,13 +43,14 @@ def test_the_shared_part_is_not_stacked() -> None:
     assert len(packed) == 3 and seen == [(2, 3)]
 
 
-def test_seeds_spread_over_eight_devices_have_the_bytes_of_one() -> None:
+def test_seeds_and_the_shards_of_one_spread_over_eight_devices_have_the_bytes_of_one() -> None:
     script = Path(__file__).parents[2] / "benchmarks" / "devices.py"
     own = os.environ | {"PYTHONPATH": str(script.parents[1] / "src")}
     done = subprocess.run([sys.executable, script, "--small"], capture_output=True, text=True, env=own, check=False)
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout.splitlines()[-1])
-    assert found["devices"] == [1, 2] and found["files"] == 3 and found["same_bytes"]
+    seeds, shards = json.loads(done.stdout.splitlines()[-1])
+    assert seeds["devices"] == [1, 2] and seeds["files"] == 3 and seeds["same_bytes"]
+    assert shards["devices"] == [1, 8] and shards["files"] == 3 and shards["same_bytes"]
 
 
 def test_more_devices_than_there_are_is_refused() -> None:

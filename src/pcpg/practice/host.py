@@ -15,12 +15,14 @@ import numpy as np
 
 from pcpg.cover.rollin import RollIn, mixed_log_prob
 from pcpg.envs.host import HostEnvironment, locating
+from pcpg.envs.protocol import Environment
 from pcpg.policies.distributions import Distribution
 from pcpg.policies.networks import ActorCritic
 from pcpg.practice.episodes import Played, play
-from pcpg.practice.ppo import Carry, ImproveInputs, ImproveOutputs, Learner, Measured
+from pcpg.practice.ppo import Carry, ImproveInputs, ImproveOutputs, Learner, Measured, Prepared
 from pcpg.practice.program import Program, Programs
 from pcpg.practice.rollout import Rollout
+from pcpg.practice.shards import ShardedLearn
 from pcpg.practice.visit import VisitInputs, Visitor, Visits
 
 VISIT = 2**31
@@ -40,7 +42,7 @@ def improve_program(
     learner: Learner, lanes: int, axes: Any = 0
 ) -> "Program[ImproveInputs, ImproveOutputs] | HostImprove":
     """The program that improves policies: compiled as a whole, or with episodes played on the host."""
-    if isinstance(learner.env, HostEnvironment):
+    if isinstance(learner.env, HostEnvironment) or learner.config.shards > 1:
         return HostImprove(learner, learner.env)
     return Program(learner.improve, lanes, axes)
 
@@ -53,12 +55,12 @@ def visit_program(visitor: Visitor, lanes: int) -> "Programs[VisitInputs, Visits
 
 
 class HostImprove:
-    """`improve` for an environment on the host: all updates of a round, for one seed after the other."""
+    """`improve` for an environment on the host, or in shards: all updates of a round, for one seed after the other."""
 
-    def __init__(self, learner: Learner, env: HostEnvironment) -> None:
+    def __init__(self, learner: Learner, env: Environment) -> None:
         self.learner, self.env = learner, env
         self._draw = Program(self._draw_roll_in, lanes=1)
-        self._learn: dict[int, Program[Update, Any]] = {}  # by the number of samples kept
+        self._learn: dict[int, Program[Update, Any] | ShardedLearn] = {}  # by the number of samples kept
 
     @property
     def compilations(self) -> int:
@@ -75,11 +77,12 @@ class HostImprove:
     def _round(self, inputs: ImproveInputs) -> ImproveOutputs:
         carry = Carry(inputs.policy, inputs.adam, inputs.rnd)
         # Of the inputs the learning needs the task and the bonus alone; the rest would be copied at every update.
-        cover = None if inputs.cover is None else inputs.cover._replace(members=None)  # pyright: ignore
+        env = self.env if isinstance(self.env, HostEnvironment) else None
+        cover = inputs.cover._replace(members=None) if inputs.cover is not None and env is not None else inputs.cover  # pyright: ignore
         task = inputs._replace(policy=None, adam=None, rnd=None, cover=cover)  # pyright: ignore
         measured = []
         for index in range(self.learner.config.num_updates):
-            played = self._play(inputs, carry.policy, index)
+            played = None if env is None else self._play(inputs, carry.policy, index, env)
             learn = self._learner_of(self._keep(played))
             [(carry, measurements)] = learn([Update(task, carry, played, np.int32(index))])
             measured.append(measurements)
@@ -87,23 +90,27 @@ class HostImprove:
         means = {name: _mean_of_known(np.asarray(values)) for name, values in stacked.metrics.items()}
         return ImproveOutputs(*carry, np.sum(stacked.env_steps, dtype=np.int32), means, stacked.finite)  # pyright: ignore
 
-    def _keep(self, played: Played) -> int:
+    def _keep(self, played: Played | None) -> int:
         """Samples to learn from: room for all own steps, in whole minibatches; an eighth, quarter or half of all.
 
         Many environments end most of their episodes early: without this, minibatches would be empty for the most.
         """
+        if played is None:
+            return self.learner.num_samples(self.learner.sample_share < 1.0)
         t = np.arange(len(played.alive))[:, None]
         own = np.count_nonzero(played.alive if played.length is None else played.alive & (t >= played.length))
         minibatch = min(self.learner.config.minibatch_size, played.alive.size)
         rooms = [max(1, played.alive.size // share // minibatch) * minibatch for share in (8, 4, 2)]
         return next((room for room in rooms if room >= own), played.alive.size // minibatch * minibatch)
 
-    def _learner_of(self, keep: int) -> "Program[Update, Any]":
-        if keep not in self._learn:
+    def _learner_of(self, keep: int) -> "Program[Update, Any] | ShardedLearn":
+        if keep not in self._learn and self.learner.config.shards > 1:
+            self._learn[keep] = ShardedLearn(self.learner, functools.partial(self._prepared_from, keep))
+        elif keep not in self._learn:
             self._learn[keep] = Program(functools.partial(self._learn_from, keep), lanes=1)
         return self._learn[keep]
 
-    def _play(self, inputs: ImproveInputs, policy: ActorCritic, index: int) -> Played:
+    def _play(self, inputs: ImproveInputs, policy: ActorCritic, index: int, env: HostEnvironment) -> Played:
         roll_in = None
         if inputs.cover is not None:
             roller = inputs._replace(policy=None, adam=None, rnd=None)  # pyright: ignore[reportArgumentType]
@@ -111,7 +118,7 @@ class HostImprove:
         rng = np.random.default_rng([int(inputs.seed), int(inputs.round), index])
         episodes = self.learner.config.num_episodes
         with locating(seed=int(inputs.seed), round=int(inputs.round), update=index):
-            return play(self.env, policy, rng, episodes, roll_in=roll_in, epsilon=float(inputs.task.epsilon))
+            return play(env, policy, rng, episodes, roll_in=roll_in, epsilon=float(inputs.task.epsilon))
 
     def _keys(self, inputs: ImproveInputs, index: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
         key = jax.random.fold_in(jax.random.key(inputs.seed), inputs.round)
@@ -123,9 +130,22 @@ class HostImprove:
 
     def _learn_from(self, keep: int, update: Update) -> Any:
         _, key_keep, key_fit = self._keys(update.inputs, update.index)
-        progress = update.index.astype(jnp.float32) / self.learner.config.num_updates
-        data = rollout_of(update.played, update.carry.policy, self.learner.distribution, update.inputs.task.epsilon)
+        progress, data = self._progress(update), self._data(update)
         return self.learner.learn(update.inputs, update.carry, data, (key_keep, key_fit), progress, keep)
+
+    def _prepared_from(self, keep: int, update: Update) -> tuple[Prepared, jax.Array, jax.Array]:
+        _, key_keep, key_fit = self._keys(update.inputs, update.index)
+        prepared = self.learner.prepared(update.inputs, update.carry, self._data(update), key_keep, keep)
+        return prepared, key_fit, self._progress(update)
+
+    def _progress(self, update: Update) -> jax.Array:
+        return update.index.astype(jnp.float32) / self.learner.config.num_updates
+
+    def _data(self, update: Update) -> Rollout:
+        if update.played is None:
+            key_gather, *_ = self._keys(update.inputs, update.index)
+            return self.learner.gather(update.inputs, update.carry.policy, key_gather)
+        return rollout_of(update.played, update.carry.policy, self.learner.distribution, update.inputs.task.epsilon)
 
 
 class HostVisit:

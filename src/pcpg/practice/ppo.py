@@ -107,6 +107,18 @@ class Carry(NamedTuple):
     rnd: Novelty | None
 
 
+class Prepared(NamedTuple):
+    """The samples of an update, and what is known of it before the parameters are trained."""
+
+    samples: Samples
+    trained: tuple[ActorCritic, Any]  # policy and trained part of the novelty, as they are
+    rnd: Novelty | None
+    normaliser: Any
+    metrics: Metrics
+    env_steps: jax.Array  # int32
+    finite: jax.Array  # bool, all of WATCHED but the loss
+
+
 class Measured(NamedTuple):
     """What an update measured."""
 
@@ -167,7 +179,7 @@ class Learner:
         self, inputs: ImproveInputs, carry: Carry, key: jax.Array, progress: jax.Array
     ) -> tuple[Carry, Measured]:
         key_gather, key_keep, key_fit = jax.random.split(key, 3)
-        data = self._gather(inputs, carry.policy, key_gather)
+        data = self.gather(inputs, carry.policy, key_gather)
         return self.learn(inputs, carry, data, (key_keep, key_fit), progress)
 
     def learn(
@@ -181,6 +193,24 @@ class Learner:
     ) -> tuple[Carry, Measured]:
         """One update from these episodes: what goes on to the next, and what it measured."""
         key_keep, key_fit = keys
+        ready = self.prepared(inputs, carry, data, key_keep, keep)
+        trained, adam, losses = minimise(
+            lambda params, samples: self.loss(params, samples, ready.rnd, inputs, progress),
+            ready.trained,
+            carry.adam,
+            ready.samples,
+            key_fit,
+            between(inputs.task.learning_rate, progress),
+            num_epochs=self.config.num_epochs,
+            minibatch_size=self.config.minibatch_size,
+            max_grad_norm=self.config.max_grad_norm,
+        )
+        return self.updated(ready, trained, adam, losses)
+
+    def prepared(
+        self, inputs: ImproveInputs, carry: Carry, data: Rollout, key: jax.Array, keep: int | None = None
+    ) -> "Prepared":
+        """From episodes to what minibatches are cut from."""
         task = inputs.task
         table = table_of(self.env, inputs.env_params)
         bonus, rnd = self.paid(inputs.cover, carry.rnd, data, table)
@@ -191,32 +221,31 @@ class Learner:
         keep = self.num_samples(self.sample_share < 1.0) if keep is None else keep
         total = task.reward_coef * rewards + task.bonus_coef * bonus
         with_next = rnd is not None
-        samples = self._samples(data, total, values, task, key_keep, keep, with_next=with_next, next_values=next_values)
-        entropy_coef = _between(task.entropy_coef, progress)
-        (policy, part), adam, losses = minimise(
-            lambda params, samples: self._loss(params, samples, rnd, entropy_coef, table),
-            (carry.policy, trained_part(rnd)),
-            carry.adam,
-            samples,
-            key_fit,
-            _between(task.learning_rate, progress),
-            num_epochs=self.config.num_epochs,
-            minibatch_size=self.config.minibatch_size,
-            max_grad_norm=self.config.max_grad_norm,
-        )
+        samples = self._samples(data, total, values, task, key, keep, with_next=with_next, next_values=next_values)
         if normaliser is not None:  # for the next episodes: those of this update were played by the old one
             seen = data.observations[:-1].reshape(-1, *data.observations.shape[2:])
             seen = at_observations(lambda observations: observations, table, seen)
             normaliser = normaliser.with_observations(seen, data.alive.reshape(-1))
-            policy = dataclasses.replace(policy, normaliser=normaliser)
-        new_rnd = with_trained(rnd, part)
-        metrics = losses | {"return": _mean_return(data), "bonus": _masked_mean(bonus, data.own)}
-        observed = (data.observations, data.next_observations)
-        watched = (data.rewards, observed, bonus, losses["policy_loss"] + losses["value_loss"])
+        measured = {"return": _mean_return(data), "bonus": _masked_mean(bonus, data.own)}
+        watched = (data.rewards, (data.observations, data.next_observations), bonus)
         finite = jnp.stack([_all_finite(values) for values in watched])
-        return Carry(policy, adam, new_rnd), Measured(metrics, jnp.sum(data.alive, dtype=jnp.int32), finite)
+        steps = jnp.sum(data.alive, dtype=jnp.int32)
+        return Prepared(samples, (carry.policy, trained_part(rnd)), rnd, normaliser, measured, steps, finite)
 
-    def _gather(self, inputs: ImproveInputs, policy: ActorCritic, key: jax.Array) -> Rollout:
+    def updated(
+        self, ready: "Prepared", trained: tuple[ActorCritic, Any], adam: Adam, losses: Metrics
+    ) -> tuple[Carry, Measured]:
+        """What goes on to the next update once the parameters are trained."""
+        policy, part = trained
+        if ready.normaliser is not None:
+            policy = dataclasses.replace(policy, normaliser=ready.normaliser)
+        loss = jnp.isfinite(losses["policy_loss"] + losses["value_loss"])
+        finite = jnp.concatenate([ready.finite, loss[None]])
+        carry = Carry(policy, adam, with_trained(ready.rnd, part))
+        return carry, Measured(losses | ready.metrics, ready.env_steps, finite)
+
+    def gather(self, inputs: ImproveInputs, policy: ActorCritic, key: jax.Array) -> Rollout:
+        """The episodes of an update."""
         key_roll_in, key_rollout = jax.random.split(key)
         roll_in = self.draw_roll_in(inputs, key_roll_in)
         table = table_of(self.env, inputs.env_params)
@@ -293,15 +322,17 @@ class Learner:
         order = random_order(key, samples.mask.shape[0], last=~samples.mask)
         return jax.tree.map(lambda x: x[order[:keep]], samples)
 
-    def _loss(
+    def loss(
         self,
         params: tuple[ActorCritic, Any],
         part: Samples,
         novelty: Novelty | None,
-        entropy_coef: jax.Array,
-        table: Table | None,
+        inputs: ImproveInputs,
+        progress: jax.Array,
     ) -> tuple[jax.Array, Metrics]:
+        """The loss of a minibatch, a mean over its own steps, and its parts."""
         policy, trained = params
+        table = table_of(self.env, inputs.env_params)
         outputs, value = at_observations(policy.outputs_and_value, table, part.observations)
         loss, metrics = ppo_loss(
             self.distribution.log_prob(outputs, part.actions),
@@ -312,7 +343,7 @@ class Learner:
             target=part.targets,
             mask=part.mask,
             clip_eps=self.config.clip_eps,
-            entropy_coef=entropy_coef,
+            entropy_coef=between(inputs.task.entropy_coef, progress),
             value_coef=self.config.value_coef,
         )
         if novelty is None:
@@ -321,7 +352,8 @@ class Learner:
         return loss + own_loss, metrics | {name: own_loss}
 
 
-def _between(ends: jax.Array, progress: jax.Array) -> jax.Array:
+def between(ends: jax.Array, progress: jax.Array) -> jax.Array:
+    """A schedule's value, from its first to its last."""
     return ends[0] + (ends[1] - ends[0]) * progress
 
 

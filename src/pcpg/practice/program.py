@@ -62,6 +62,11 @@ def in_threads(function: Callable[[Item], Made], items: Iterable[Item]) -> list[
         return list(pool.map(function, items))
 
 
+def compiler_options() -> dict[str, Any]:
+    """One XLA thread a seed: the cores are filled with seeds, and no result depends on their number."""
+    return {"xla_cpu_multi_thread_eigen": False} if jax.default_backend() == "cpu" else {}
+
+
 class Program(Generic[Inputs, Outputs]):
     """A pure function of one seed's inputs, compiled at its first use and never again."""
 
@@ -70,10 +75,8 @@ class Program(Generic[Inputs, Outputs]):
         self.lanes, self.axes = lanes, axes
         self.compile_seconds = 0.0
         self.compilations = 0
-        # One XLA thread a seed: the cores are filled with seeds, and no result depends on their number.
-        options = {"xla_cpu_multi_thread_eigen": False} if jax.default_backend() == "cpu" else {}
         mapped = function if lanes == 1 else jax.vmap(function, in_axes=(axes,))
-        self._jitted = jax.jit(mapped, compiler_options=options)
+        self._jitted = jax.jit(mapped, compiler_options=compiler_options())
         self._compiled: dict[Any, Callable[[Any], Any]] = {}  # by device
 
     def __call__(self, inputs: Sequence[Inputs]) -> list[Outputs]:
