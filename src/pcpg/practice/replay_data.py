@@ -35,6 +35,8 @@ ROLLED_IN = 0.25
 RESCALED = 0.2
 """Features are made anew where the scale of some entry has changed by more than this, as a logarithm."""
 MOST_RECOUNTED = 16_384
+MOST_SHARED = 2**27
+"""Observations times landmarks in the fit of a task: each of its backups goes through all their shares."""
 WAITS = 0.1
 """Visits of a pair are counted when they are this share of those counted before."""
 COARSE = 0.25
@@ -51,10 +53,10 @@ def fit_inputs(agent: "ReplayAgent", state: ReplayState) -> FitInputs:
     kept, exploring = kept_of(state), state.phase == EXPLORE
     pairs = len(agent.candidates) * state.model.landmarks.capacity
     room = (agent.config.replay.pool or min(max(8 * pairs, 4096), 65_536)) * (1 if exploring else 4)
-    index = state.sample.places
-    if len(index) > room:
-        rng = np.random.default_rng([int(state.seed), int(state.round), 1])
-        index = np.sort(rng.choice(index, room, replace=False))
+    index = _some(state, state.sample.places, room, 1)
+    marks = state.model.landmarks if exploring else refined_landmarks(agent, kept, index, state.model)
+    if not exploring:
+        index = _some(state, index, MOST_SHARED // (2 * marks.capacity), 4)
     next_code, first = kept.column("next_code")[index], kept.first_codes(64)
     x, rows = rows_of(agent, state, np.concatenate([kept.column("code")[index], next_code, first]), listed=exploring)
     k, rewards = len(index), kept.column("reward")[index] / value_scale(agent, kept)
@@ -74,7 +76,7 @@ def fit_inputs(agent: "ReplayAgent", state: ReplayState) -> FitInputs:
 
     nothing, model = np.zeros((len(agent.candidates), 0, 0), np.float32), state.model
     return FitInputs(
-        landmarks=model.landmarks if exploring else refined_landmarks(agent, kept, index, model),
+        landmarks=marks,
         inverses=model.inverses if exploring and not len(model.bonus) else nothing,
         bonus=model.bonus if exploring else nothing[0].T,
         x=x,
@@ -88,6 +90,14 @@ def fit_inputs(agent: "ReplayAgent", state: ReplayState) -> FitInputs:
         bonus_coef=np.float32(agent.config.explore.bonus_coef),
         prior=np.float32(0.0 if exploring else kept.returns_to_go().min() / value_scale(agent, kept)),
     )
+
+
+def _some(state: ReplayState, index: np.ndarray, most: int, purpose: int) -> np.ndarray:
+    """Those of some transitions that there is room for, at random."""
+    if len(index) <= most:
+        return index
+    rng = np.random.default_rng([int(state.seed), int(state.round), purpose])
+    return np.sort(rng.choice(index, most, replace=False))
 
 
 def _distinct(
