@@ -102,6 +102,8 @@ class ExploreConfig:
     """Weight of the bonus."""
     bonus_scale: Literal["cover", "raw"] = "cover"
     """cover: the quadratic form is divided by its mean over the cover's policies; raw: left as it is."""
+    bonus_limit: float = 0.0
+    """The most that the scaled form counts, so that no pair is worth more than so many usual ones; 0: no limit."""
     reward_coef: float = 0.0
     """Weight of the environment's reward while exploring; 0: reward-free."""
     ridge: float = 1e-6
@@ -130,6 +132,8 @@ class ExploreConfig:
 
     def __post_init__(self) -> None:
         positive(self, "ridge", "visit_episodes", "num_groups", "patience", "beta")
+        if self.bonus_limit < 0:
+            raise ValueError(f"bonus_limit must be 0 (none) or more, got {self.bonus_limit}")
         within(self, "reward_first", 0.0, 1.0)
         within(self, "epsilon", 1e-6, 1.0)
         within(self, "start_share", 0.0, 1.0)

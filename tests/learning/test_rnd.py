@@ -166,7 +166,7 @@ def inputs_with(coef):
 def samples_of(inputs):
     """What the first update learns from, as [steps, episodes], and the bonus of each step."""
     key_gather, key_keep = jax.random.split(jax.random.key(0))
-    data = LEARNER._gather(inputs, inputs.policy, key_gather)
+    data = LEARNER.gather(inputs, inputs.policy, key_gather)
     bonus, _ = LEARNER.paid(inputs.cover, inputs.rnd, data, None)
     rewards = inputs.task.reward_coef * data.rewards + inputs.task.bonus_coef * bonus
     values, keep = inputs.policy.value(data.observations), LEARNER.num_samples(False)

@@ -219,7 +219,7 @@ def relay():
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(improve_module, "minimise", keep)
-        data = RELAY._gather(inputs, inputs.policy, jax.random.key(5))
+        data = RELAY.gather(inputs, inputs.policy, jax.random.key(5))
         keys = (jax.random.key(1), jax.random.key(2))
         carry = improve_module.Carry(inputs.policy, inputs.adam, None)
         _, measured = RELAY.learn(inputs, carry, data, keys, jnp.float32(0.0))
@@ -274,7 +274,7 @@ def test_with_autoreset_the_return_is_the_mean_over_the_episodes_that_ended(rela
 def test_with_autoreset_distillation_pays_for_the_true_last_observation_of_an_episode():
     rnd = init_rnd(np.random.default_rng(3), Relay().observation_space, (16,))
     inputs, learner = relay_inputs(rnd=rnd), dataclasses.replace(RELAY, bonus=Bonus(rnd=RNDConfig()))
-    data = learner._gather(inputs, inputs.policy, jax.random.key(5))
+    data = learner.gather(inputs, inputs.policy, jax.random.key(5))
     bonus, _ = learner.paid(inputs.cover, rnd, data, None)
     for e in episodes_of(jax.device_get(data)):
         expected = prediction_error(rnd.predictor, rnd.target, e.seen[1:])
@@ -286,7 +286,7 @@ def test_with_autoreset_rewards_and_bonuses_are_scaled_by_the_discounted_returns
     inputs, learner = relay_inputs(rnd=rnd), dataclasses.replace(RELAY, bonus=Bonus(rnd=RNDConfig(normalise=True)))
     rng, space = np.random.default_rng(0), Relay().observation_space
     policy = init_actor_critic(rng, space, Discrete(2), hidden=(16,), shared_body=True, normalise_rewards=True)
-    data = learner._gather(inputs, policy, jax.random.key(5))
+    data = learner.gather(inputs, policy, jax.random.key(5))
     _, normaliser = earned(policy, data, learner.config.gamma)
     _, after = learner.paid(inputs.cover, rnd, data, None)
     rewarded, paid = [], []
@@ -534,19 +534,19 @@ def test_without_a_cover_nothing_is_rolled_in(monkeypatch):
 
 
 def test_the_bonus_of_a_step_is_the_form_of_its_features_under_the_cover():
-    kinds = [("indicator", 0.5), ("indicator", 3.0), ("quadratic", 1.0), ("root", 1.0)]
+    kinds = [("indicator", 0.5), ("indicator", 3.0), ("quadratic", 1.0), ("root", 1.0), ("quadratic", 1.0, 2.0)]
 
     @jax.jit
     def run(inputs):
-        data = LEARNER._gather(inputs, inputs.policy, jax.random.key(0))
-        learners = [dataclasses.replace(LEARNER, bonus=Bonus(form, beta)) for form, beta in kinds]
+        data = LEARNER.gather(inputs, inputs.policy, jax.random.key(0))
+        learners = [dataclasses.replace(LEARNER, bonus=Bonus(*kind)) for kind in kinds]
         return data.observations[:-1], [learner.paid(inputs.cover, None, data, None)[0] for learner in learners]
 
     phi, bonuses = jax.device_get(run(inputs_of(0)))  # the features are the observations
     inverse = np.linalg.inv(np.diag(np.arange(PHI.dim) / PHI.dim) + 0.01 * np.eye(PHI.dim))
     form = np.einsum("tei,ij,tej->te", phi, inverse, phi)
     unknown = [(form >= beta) / (1 - TINY.gamma) for beta in (0.5, 3.0)]
-    for bonus, expected in zip(bonuses, [*unknown, form, np.sqrt(form)], strict=True):
+    for bonus, expected in zip(bonuses, [*unknown, form, np.sqrt(form), np.minimum(form, 2.0)], strict=True):
         np.testing.assert_allclose(bonus, expected, rtol=1e-3)
         assert np.ptp(expected) > 0
 

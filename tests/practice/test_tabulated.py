@@ -84,7 +84,7 @@ def test_with_autoreset_an_update_by_the_table_equals_one_by_the_images() -> Non
         beside_start = int(inputs.env_params.next_cell[inputs.env_params.start].max())
         inputs = inputs._replace(env_params=inputs.env_params._replace(goal=np.int32(beside_start)))
         learner = Learner(env, CONFIG, bonus=Bonus(rnd=RNDConfig(normalise=True)), autoreset=True)
-        data = learner._gather(inputs, inputs.policy, jax.random.key(0))
+        data = learner.gather(inputs, inputs.policy, jax.random.key(0))
         assert np.asarray(data.terminated)[:-1].any(axis=0).all()  # the goal is reached in every place
         results.append(jax.jit(learner.improve)(inputs))
     by_table, by_images = results

@@ -209,7 +209,7 @@ def _name(row: Record) -> str:
     return {AUTO: f"PC-PG (`{row['algo']}`)", PEER: "PPO of SB3"}.get(row["column"], label(row["column"]))
 
 
-table = harness.table_of(
+_whole_table = harness.table_of(
     {
         "environment": lambda row: TASKS[row["task"]].about,
         "solved if": lambda row: row["rule"],
@@ -221,6 +221,35 @@ table = harness.table_of(
         "worse than PPO": lambda row: {None: "", False: "no", True: "yes"}[row["worse_than_ppo"]],
     }
 )
+
+
+COLUMNS = {
+    AUTO: "PC-PG",
+    BASELINE: "PPO",
+    "ppo-rnd": "PPO+RND",
+    "ppo-e3b": "PPO+E3B",
+    PEER: "PPO of SB3",
+    "pcpg": "always `pcpg`",
+    "pcpg-replay": "always `pcpg-replay`",
+}
+
+
+def table(summary: Summary) -> str:
+    """Two tables: a row for each environment with how many seeds solved it, and one for each of its algorithms."""
+    names = ("environment", "chosen", "steps per seed", *COLUMNS.values(), "worse than PPO")
+    lines = [f"| {' | '.join(names)} |", "|---" * len(names) + "|"]
+    for task, about in ((name, task.about) for name, task in TASKS.items()):
+        rows = {row["column"]: row for row in summary["cells"] if row["task"] == task}
+        if AUTO not in rows:
+            continue
+        ours = rows[AUTO]
+        solved = [f"{rows[name]['successes']}/{rows[name]['seeds']}" if name in rows else "" for name in COLUMNS]
+        if not solved[list(COLUMNS).index(ours["algo"])]:
+            solved[list(COLUMNS).index(ours["algo"])] = "as chosen"
+        steps, worse = f"{ours['env_steps_per_seed'] / 1e3:,.0f}k", {None: "", False: "no", True: "yes"}
+        entries = (about, f"`{ours['algo']}`", steps, f"**{solved[0]}**", *solved[1:], worse[ours["worse_than_ppo"]])
+        lines.append(f"| {' | '.join(entries)} |")
+    return "\n".join([*lines, "", _whole_table(summary)])
 
 
 def _order(record: Record) -> tuple[int, int]:

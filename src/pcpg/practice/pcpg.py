@@ -226,7 +226,7 @@ def learner(agent: Agent) -> Learner:
         agent.env,
         ppo,
         num_groups=explore.num_groups,
-        bonus=Bonus(explore.bonus_form, explore.beta),
+        bonus=Bonus(explore.bonus_form, explore.beta, explore.bonus_limit),
         sample_share=min(explore.start_share, exploit.start_share),
     )
 

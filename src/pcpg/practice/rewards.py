@@ -37,6 +37,7 @@ class Bonus(NamedTuple):
 
     form: BonusForm = "root"
     beta: float = 1.0  # of the indicator form
+    limit: float = 0.0  # the most that the form counts; 0: no limit
     rnd: RNDConfig | None = None
     e3b: E3BConfig | None = None
 
@@ -54,6 +55,7 @@ class Bonus(NamedTuple):
         if cover is not None and cover.phi is not None:
             phi, whiten = cover.phi, cover.whiten
             form = of_pairs(lambda *pairs: quadratic_form(phi.batch(*pairs), whiten), distribution, table, data)
+            form = jnp.minimum(form, self.limit) if self.limit else form
             return bonus_of_form(form, self.form, beta=self.beta, gamma=gamma), rnd
         if isinstance(rnd, E3B) and self.e3b is not None:
             here, after = (
