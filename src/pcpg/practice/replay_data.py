@@ -37,6 +37,8 @@ RESCALED = 0.2
 MOST_RECOUNTED = 16_384
 MOST_SHARED = 2**27
 """Observations times landmarks in the fit of a task: each of its backups goes through all their shares."""
+MANY_LANDMARKS = 1024
+"""So many take time in proportion to the rows they are taken from and to their square."""
 WAITS = 0.1
 """Visits of a pair are counted when they are this share of those counted before."""
 COARSE = 0.25
@@ -310,10 +312,13 @@ def settled_scale(agent: "ReplayAgent", kept: Kept, codes: np.ndarray) -> np.nda
 
 
 def placed(agent: "ReplayAgent", scale: np.ndarray, x: np.ndarray, number: int, tol: float) -> Landmarks:
-    """Landmarks for the first rows of x, with as much room as they need."""
+    """Landmarks for the first rows of x, with as much room as they need; many of them are taken from some rows."""
     allowed, room = np.arange(len(x)) < number, FIRST_LANDMARKS
     while True:
         room = 2 * room
+        if room >= MANY_LANDMARKS and number > MOST_RECOUNTED:
+            some = np.random.default_rng(number).choice(number, MOST_RECOUNTED, replace=False)
+            x, allowed, number = x[some], np.ones(MOST_RECOUNTED, bool), MOST_RECOUNTED
         (found,) = agent.refine([PlaceInputs(no_landmarks(scale, room), x, allowed, np.float32(tol))])
         if int(found.count) < room or room >= agent.config.replay.max_landmarks:
             return found
