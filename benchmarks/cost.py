@@ -93,7 +93,7 @@ def simulated(model: Model, cluster: Cluster, seed: int) -> dict[str, float]:
     while waiting:
         now, slot = heapq.heappop(free)
         node = slot // cluster.slots_of_a_node
-        while fails[node] < now - cluster.minutes_away * 60:  # failed while nothing of this slot ran
+        while fails[node] + cluster.minutes_away * 60 <= now:  # it is back
             fails[node] += rng.exponential(1 / rate)
         if fails[node] <= now:
             heapq.heappush(free, (fails[node] + cluster.minutes_away * 60, slot))
