@@ -35,7 +35,7 @@ ROLLED_IN = 0.25
 RESCALED = 0.2
 """Features are made anew where the scale of some entry has changed by more than this, as a logarithm."""
 MOST_RECOUNTED = 16_384
-MOST_SHARED = 2**27
+MOST_SHARED = 2**26
 """Observations times landmarks in the fit of a task: each of its backups goes through all their shares."""
 MANY_LANDMARKS = 1024
 """So many take time in proportion to the rows they are taken from and to their square."""
