@@ -37,8 +37,8 @@ RESCALED = 0.2
 MOST_RECOUNTED = 16_384
 MOST_SHARED = 2**26
 """Observations times landmarks in the fit of a task: each of its backups goes through all their shares."""
-MANY_LANDMARKS = 1024
-"""So many take time in proportion to the rows they are taken from and to their square."""
+MANY_LANDMARKS, MOST_PLACED = 1024, 32_768
+"""So many landmarks are taken from at most so many rows: it takes time by their number, times landmarks squared."""
 WAITS = 0.1
 """Visits of a pair are counted when they are this share of those counted before."""
 COARSE = 0.25
@@ -316,9 +316,9 @@ def placed(agent: "ReplayAgent", scale: np.ndarray, x: np.ndarray, number: int, 
     allowed, room = np.arange(len(x)) < number, FIRST_LANDMARKS
     while True:
         room = 2 * room
-        if room >= MANY_LANDMARKS and number > MOST_RECOUNTED:
-            some = np.random.default_rng(number).choice(number, MOST_RECOUNTED, replace=False)
-            x, allowed, number = x[some], np.ones(MOST_RECOUNTED, bool), MOST_RECOUNTED
+        if room >= MANY_LANDMARKS and number > MOST_PLACED:
+            some = np.random.default_rng(number).choice(number, MOST_PLACED, replace=False)
+            x, allowed, number = x[some], np.ones(MOST_PLACED, bool), MOST_PLACED
         (found,) = agent.refine([PlaceInputs(no_landmarks(scale, room), x, allowed, np.float32(tol))])
         if int(found.count) < room or room >= agent.config.replay.max_landmarks:
             return found
