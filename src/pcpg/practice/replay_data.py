@@ -57,8 +57,9 @@ def fit_inputs(agent: "ReplayAgent", state: ReplayState) -> FitInputs:
     room = (agent.config.replay.pool or min(max(8 * pairs, 4096), 65_536)) * (1 if exploring else 4)
     index = _some(state, state.sample.places, room, 1)
     marks = state.model.landmarks if exploring else refined_landmarks(agent, kept, index, state.model)
-    if not exploring:
-        index = _some(state, index, MOST_SHARED // (2 * marks.capacity), 4)
+    most = MOST_SHARED // (2 * marks.capacity)
+    if not exploring and len(np.unique(kept.column("code")[index])) > most:
+        index = _some(state, index, most, 4)
     next_code, first = kept.column("next_code")[index], kept.first_codes(64)
     x, rows = rows_of(agent, state, np.concatenate([kept.column("code")[index], next_code, first]), listed=exploring)
     k, rewards = len(index), kept.column("reward")[index] / value_scale(agent, kept)
