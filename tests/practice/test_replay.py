@@ -13,11 +13,13 @@ import pcpg
 from pcpg.config import KeepConfig, ReplayConfig, ReplayExploitConfig, ReplayExploreConfig
 from pcpg.envs.deep_sea import DeepSea
 from pcpg.envs.lock import CombinationLock
+from pcpg.practice import replay_data
 from pcpg.practice.fitting import Episodes
 from pcpg.practice.kept import Batch, Kept
 from pcpg.practice.replay import ReplayAgent
+from pcpg.practice.replay_data import fit_inputs
 from pcpg.runs.metrics import read_metrics
-from pcpg.state import DONE
+from pcpg.state import DONE, EXPLOIT
 from pcpg.training.storage import read_data
 
 TINY = {"explore": {"patience": 2, "min_value": 0.4}, "replay": {"capacity": 5000}, "exploit": {"visit_episodes": 8}}
@@ -67,6 +69,19 @@ def test_exploration_ends_when_the_start_promises_little_for_some_rounds(solved)
     for reports in solved[1].values():
         ahead = [report.metrics["bonus_ahead"] for report in reports if report.metrics["phase"] == "explore"]
         assert max(ahead[-5:]) < 0.2 <= min(max(ahead[i : i + 5]) for i in range(len(ahead) - 5))
+
+
+def test_transitions_are_left_out_of_a_fit_only_where_more_observations_differ_than_there_is_room_for(
+    solved, monkeypatch
+):
+    agent, state = ReplayAgent(CombinationLock(8), ReplayConfig(), 1), solved[0][1000]
+    state = state._replace(phase=np.int32(EXPLOIT))
+    whole = fit_inputs(agent, state)
+    room = 2 * whole.landmarks.capacity
+    for most, used in ((50, whole.weight.sum()), (10, 10)):
+        monkeypatch.setattr(replay_data, "MOST_SHARED", most * room)
+        assert fit_inputs(agent, state).weight.sum() == used
+    assert whole.weight.sum() > 1000
 
 
 def test_the_kept_transitions_fall_into_whole_episodes(solved):
