@@ -59,7 +59,10 @@ def fit_inputs(agent: "ReplayAgent", state: ReplayState) -> FitInputs:
     marks = state.model.landmarks if exploring else refined_landmarks(agent, kept, index, state.model)
     most = MOST_SHARED // (2 * marks.capacity)
     if not exploring and len(np.unique(kept.column("code")[index])) > most:
-        index = _some(state, index, most, 4)
+        ended = kept.column("terminated")[index]
+        ends = index[ended] if np.count_nonzero(ended) <= most // 2 else index[:0]  # what is rare is kept
+        rest = index if not len(ends) else index[~ended]
+        index = np.sort(np.concatenate([ends, _some(state, rest, most - len(ends), 4)]))
     next_code, first = kept.column("next_code")[index], kept.first_codes(64)
     x, rows = rows_of(agent, state, np.concatenate([kept.column("code")[index], next_code, first]), listed=exploring)
     k, rewards = len(index), kept.column("reward")[index] / value_scale(agent, kept)
