@@ -5,7 +5,6 @@ environment, one core's share and fragments of an episode's length; a measuremen
 of steps, as its PPO does before each update.
 """
 
-import argparse
 import json
 import os
 import time
@@ -17,18 +16,14 @@ from ray.rllib.algorithms.ppo import PPOConfig
 from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
 from ray.rllib.execution.rollout_ops import synchronous_parallel_sample
 from ray.tune.registry import register_env
-from slow import Slow
+from slow import Slow, asked_for
 
 EPISODES, TIMES = 8, 3
 """Of each worker in a measurement, and measurements, of which the best is kept: as for ours."""
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--workers", type=int, required=True)
-    parser.add_argument("--step", type=float, required=True)
-    parser.add_argument("--length", type=int, required=True)
-    asked = parser.parse_args()
+    asked = asked_for()
     ray.init(num_cpus=asked.workers + 1, include_dashboard=False, log_to_driver=False, logging_level="error")
     register_env("slow", lambda _: Slow(asked.step, asked.length))
     config = (

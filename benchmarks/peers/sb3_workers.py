@@ -1,6 +1,5 @@
 """Stable-Baselines3's SubprocVecEnv on the slow environment, stepped by a policy of PPO; a line of JSON."""
 
-import argparse
 import functools
 import json
 import os
@@ -10,17 +9,13 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 import torch
-from slow import Slow
+from slow import Slow, asked_for
 from stable_baselines3 import PPO
 from stable_baselines3.common.vec_env import SubprocVecEnv
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--workers", type=int, required=True)
-    parser.add_argument("--step", type=float, required=True)
-    parser.add_argument("--length", type=int, required=True)
-    asked = parser.parse_args()
+    asked = asked_for()
     torch.set_num_threads(1)
     make = functools.partial(Slow, asked.step, asked.length)
     env = SubprocVecEnv([make] * asked.workers, start_method="forkserver")

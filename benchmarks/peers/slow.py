@@ -1,5 +1,6 @@
 """An environment whose steps take a while: it sleeps. As a program it steps alone, when a line comes in."""
 
+import argparse
 import sys
 import time
 
@@ -27,6 +28,15 @@ class Slow(gymnasium.Env):
         self.place = np.clip(np.cos(self.place * 1.3) + (2 * int(action) - 1) * 0.1, -10, 10).astype(np.float32)
         self.time += 1
         return self.place, float(self.place[0]), False, self.time >= self.max_steps, {}
+
+
+def asked_for() -> argparse.Namespace:
+    """What slow_env.py asks of a peer."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--workers", type=int, required=True)
+    parser.add_argument("--step", type=float, required=True)
+    parser.add_argument("--length", type=int, required=True)
+    return parser.parse_args()
 
 
 if __name__ == "__main__":

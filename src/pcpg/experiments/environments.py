@@ -25,7 +25,7 @@ from pcpg.experiments import harness
 from pcpg.experiments.harness import Cell, Experiment, Record, Scale, Summary
 from pcpg.practice.budget import Limits, fewest_steps
 from pcpg.practice.choice import STEPS
-from pcpg.run_config import MAX_SEED, RunConfig, chosen_by_a_look
+from pcpg.run_config import RunConfig, chosen_by_a_look
 
 SEEDS: dict[Scale, int] = {"smoke": 1, "laptop": 5, "paper": 5}
 FIXED_SEEDS = 3
@@ -115,7 +115,9 @@ def steps_used(records: list[Record], task: str) -> int:
 def make_cell(flags: Flags, name: str, algo: str, budget: int = 0) -> Cell:
     """The run of one algorithm on one task; `budget` is that of a baseline, 0 for the default."""
     task = TASKS[name]
-    seeds = flags.seeds or min(SEEDS[flags.scale], FIXED_SEEDS if algo in FIXED else MAX_SEED)
+    seeds = flags.seeds or SEEDS[flags.scale]
+    if algo in FIXED and not flags.seeds:
+        seeds = min(seeds, FIXED_SEEDS)
     limits = Limits(steps=budget or (SMOKE_STEPS if flags.scale == "smoke" else STEPS))
     run = {"env": task.env, "env_options": task.options, "seed": flags.seed, "seeds": seeds}
     if algo == AUTO:

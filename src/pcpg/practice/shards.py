@@ -98,12 +98,10 @@ class ShardedLearn:
     def _weighted_gradient(self, trained: Any, shard: Shard) -> tuple[jax.Array, Metrics, jax.Array]:
         """Gradient and metrics of a shard, means over its own steps, times their number; and that."""
         vector, unravel = ravel_pytree(trained)
-        loss = functools.partial(
-            lambda samples, vector: self.learner.loss(
-                unravel(vector), samples, shard.rnd, shard.inputs, shard.progress
-            ),
-            shard.samples,
-        )
+
+        def loss(vector: jax.Array) -> tuple[jax.Array, Metrics]:
+            return self.learner.loss(unravel(vector), *shard)
+
         gradient, metrics = jax.grad(loss, has_aux=True)(vector)
         weight = jnp.sum(shard.samples.mask, dtype=jnp.float32)
         return weight * gradient, {name: weight * value for name, value in metrics.items()}, weight

@@ -60,7 +60,9 @@ class ReproduceTable1:
 
     def __call__(self, console: Console) -> int:
         is_local = self.on == LOCAL
-        settings, out, jobs = self.settings, Path(self.out), self.jobs or (is_local and os.cpu_count()) or int(is_local)
+        settings, out, jobs = self.settings, Path(self.out), self.jobs
+        if is_local:  # a cluster is asked for its cores
+            jobs = jobs or os.cpu_count() or 1
         for reference in self.learners:
             load_learner(reference)
         problems = [check_problem(reference) for reference in self.problems]
