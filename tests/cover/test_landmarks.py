@@ -3,7 +3,17 @@
 import numpy as np
 import pytest
 
-from pcpg.cover.landmarks import SHARP, extend_landmarks, inverse_scale_of, no_landmarks, rest_of, with_capacity
+from pcpg.cover.landmarks import (
+    NEAREST,
+    SHARP,
+    averages,
+    extend_landmarks,
+    inverse_scale_of,
+    no_landmarks,
+    rest_of,
+    spread,
+    with_capacity,
+)
 from pcpg.envs.lock import CombinationLock
 
 RNG = np.random.default_rng(0)
@@ -89,3 +99,25 @@ def test_the_scale_follows_the_units_of_each_entry_and_one_that_stands_still_has
     scale = 1 / inverse_scale_of(x, x, 0.35)
     assert 800 < scale[1] / scale[0] < 1250
     assert scale[0] <= scale[2] <= scale[1]
+
+
+def test_nearest_shares_are_the_largest_of_all_shares_and_a_distribution(marks):
+    whole, near = np.asarray(marks.shares(X)), marks.nearest_shares(X)
+    largest = -np.sort(-whole, axis=1)[:, :NEAREST]
+    assert int(marks.count) > NEAREST
+    np.testing.assert_allclose(near.share, largest / largest.sum(axis=1, keepdims=True), rtol=1e-4, atol=1e-7)
+    np.testing.assert_allclose(np.asarray(near.share).sum(axis=1), 1.0, rtol=1e-5)
+
+
+def test_nearest_shares_average_and_spread_as_a_matrix_of_shares_does(marks):
+    near = marks.nearest_shares(X)
+    matrix = np.zeros((len(X), marks.capacity), np.float32)
+    matrix[np.arange(len(X))[:, None], near.landmark] = near.share
+    w, total = RNG.normal(size=(3, marks.capacity)), RNG.normal(size=(3, len(X)))
+    np.testing.assert_allclose(averages(near, w), matrix @ w.T, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(spread(near, total), total @ matrix, rtol=1e-4, atol=1e-6)
+
+
+def test_without_a_landmark_nothing_is_shared():
+    near = no_landmarks(np.ones(3), 64).nearest_shares(X)
+    assert not np.asarray(near.share).any()

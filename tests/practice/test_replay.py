@@ -77,9 +77,9 @@ def test_transitions_are_left_out_of_a_fit_only_where_more_observations_differ_t
     agent, state = ReplayAgent(CombinationLock(8), ReplayConfig(), 1), solved[0][1000]
     state = state._replace(phase=np.int32(EXPLOIT))
     whole = fit_inputs(agent, state)
-    room = 2 * whole.landmarks.capacity
+    monkeypatch.setattr(replay_data, "MOST_SHARES", 0)
     for most, used in ((50, whole.weight.sum()), (10, 10)):
-        monkeypatch.setattr(replay_data, "MOST_SHARED", most * room)
+        monkeypatch.setattr(replay_data, "MOST_FITTED", most)
         assert fit_inputs(agent, state).weight.sum() == used
     assert whole.weight.sum() > 1000
 

@@ -25,6 +25,11 @@ from pcpg.shapes import Array, Bool, Float, Int, Scalar, Shaped
 HIGHEST = jax.lax.Precision.HIGHEST
 SHARP = 3.0
 """How much narrower the kernel of an averager is: values are then told apart where covariances may still overlap."""
+NEAREST = 16
+"""Landmarks among which an observation is shared where shares are many; in two dimensions the others have less than
+one part in a thousand."""
+ROWS = 1024
+"""Observations whose nearest landmarks are sought together."""
 
 
 class Landmarks(eqx.Module):
@@ -49,6 +54,48 @@ class Landmarks(eqx.Module):
         """How an observation is shared among the landmarks, a distribution; zeros where there is no landmark yet."""
         return shares_of(x, self.inverse_scale, self.places, self.count)
 
+    def nearest_shares(self, x: Float[Array, "n size"]) -> "NearestShares":
+        """The same among the nearest landmarks alone: a share of the memory, and of the time of a fit."""
+        number = min(NEAREST, self.capacity)
+
+        def of_rows(rows: jax.Array) -> tuple[jax.Array, jax.Array]:
+            logits, landmark = jax.lax.top_k(_logits(rows, self.inverse_scale, self.places, self.count), number)
+            return jax.nn.softmax(logits, axis=-1) * (self.count > 0), landmark
+
+        x, room = jnp.asarray(x), -(-len(x) // ROWS) * ROWS
+        blocks = jnp.pad(x, ((0, room - len(x)), (0, 0))).reshape(-1, ROWS, x.shape[1])
+        share, landmark = jax.lax.map(of_rows, blocks)
+        share, landmark = (both.reshape(room, number)[: len(x)] for both in (share, landmark))
+        return NearestShares(share, landmark, self.capacity)
+
+
+class NearestShares(eqx.Module):
+    """Shares of observations among their nearest landmarks."""
+
+    share: Float[jax.Array, "n k"]  # a distribution
+    landmark: Int[jax.Array, "n k"]
+    capacity: int = eqx.field(static=True)
+
+
+Shares = Float[Array, "n M"] | NearestShares
+
+
+def averages(shares: Shares, w: Float[Array, "A M"]) -> Float[jax.Array, "n A"]:
+    """At each observation the mean of what its landmarks are worth, by its shares."""
+    if isinstance(shares, NearestShares):
+        means = [jnp.sum(own[shares.landmark] * shares.share, axis=-1) for own in jnp.asarray(w)]
+        return jnp.stack(means, axis=-1)
+    return jnp.matmul(shares, jnp.asarray(w).T, precision=HIGHEST)
+
+
+def spread(shares: Shares, total: Float[Array, "A n"]) -> Float[jax.Array, "A M"]:
+    """What observations have, given to their landmarks by their shares."""
+    if isinstance(shares, NearestShares):
+        landmark = shares.landmark.reshape(-1)
+        given = [(own[:, None] * shares.share).reshape(-1) for own in jnp.asarray(total)]
+        return jnp.stack([jax.ops.segment_sum(own, landmark, shares.capacity) for own in given])
+    return jnp.matmul(total, shares, precision=HIGHEST)
+
 
 def shares_of(
     x: Float[Array, "n size"],
@@ -57,9 +104,12 @@ def shares_of(
     count: Int[Array, ""],
 ) -> Float[jax.Array, "n M"]:
     """How each observation is shared among the first `count` landmarks."""
+    return jax.nn.softmax(_logits(x, inverse_scale, places, count), axis=-1) * (count > 0)
+
+
+def _logits(x: Array, inverse_scale: Array, places: Array, count: Array) -> jax.Array:
     active = jnp.arange(places.shape[0]) < count
-    logits = jnp.where(active, -0.5 * SHARP**2 * _distances(x, inverse_scale, places), -1e9)
-    return jax.nn.softmax(logits, axis=-1) * (count > 0)
+    return jnp.where(active, -0.5 * SHARP**2 * _distances(x, inverse_scale, places), -1e9)
 
 
 def _distances(x: Array, inverse_scale: Array, places: Array) -> jax.Array:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from pcpg.cover.landmarks import HIGHEST
+from pcpg.cover.landmarks import Shares, spread
 from pcpg.policies.kernel import optimistic, values_at
 from pcpg.shapes import Array, Float, Int, Scalar
 
@@ -28,7 +28,7 @@ alone the least that any step in them led to."""
 class Transitions(NamedTuple):
     """Some kept transitions; observations are rows of a table, so that each is looked at once."""
 
-    shares: Float[Array, "U M"]
+    shares: Shares  # [U, M]
     bonus: Float[Array, "U A"]  # zeros to exploit
     row: Int[Array, " P"]  # of the observation
     next_row: Int[Array, " P"]
@@ -61,14 +61,14 @@ def fit(
     The bounds are constants of the program: with bounds that are arrays, XLA for CPUs (jaxlib 0.10.2) compiled a `clip`
     of some 16,000 rows to wrong numbers, others at each compilation.
     """
-    rows, capacity = kept.shares.shape
+    rows = len(kept.bonus)
     pair = jnp.asarray(kept.action) * rows + kept.row
 
     def by_pair(values: jax.Array) -> jax.Array:
         return jax.ops.segment_sum(values, pair, num_actions * rows).reshape(num_actions, rows)
 
     count = by_pair(jnp.asarray(kept.weight))
-    mass = jnp.matmul(count, kept.shares, precision=HIGHEST) + RIDGE
+    mass = spread(kept.shares, count) + RIDGE
 
     def targets(w: jax.Array) -> jax.Array:
         f = values_at(kept.shares, w, low, high)
@@ -78,11 +78,11 @@ def fit(
     def backup(carry: tuple[jax.Array, jax.Array, jax.Array], _: None) -> tuple[tuple, None]:
         y = carry[1]
         total = by_pair(jnp.asarray(kept.weight) * y)
-        w = (jnp.matmul(total, kept.shares, precision=HIGHEST) + RIDGE * prior) / mass
+        w = (spread(kept.shares, total) + RIDGE * prior) / mass
         new = targets(w)
         return (w, new, jnp.max(jnp.abs(new - y) * (kept.weight > 0))), None
 
-    start = jnp.zeros((num_actions, capacity), jnp.float32)
+    start = jnp.zeros_like(mass)
     first = (start, targets(start), jnp.float32(0.0))
     (w, _, change), _ = jax.lax.scan(backup, first, None, length=backups)
     return Fitted(w, change)

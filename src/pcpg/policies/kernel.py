@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pcpg.cover.landmarks import HIGHEST, Landmarks, shares_of
+from pcpg.cover.landmarks import Landmarks, Shares, averages, shares_of
 from pcpg.cover.pairs import pair_bonuses
 from pcpg.envs.spaces import Box, Discrete, MultiDiscrete, Space
 from pcpg.policies.distributions import Distribution, categorical
@@ -21,10 +21,10 @@ MOST_ACTIONS = 1024
 
 
 def values_at(
-    shares: Float[Array, "n M"], w: Float[Array, "A M"], low: Scalar, high: Scalar
+    shares: Shares, w: Float[Array, "A M"], low: Scalar, high: Scalar
 ) -> Float[jax.Array, "n A"]:
     """f of each observation, cut to what is possible."""
-    return jnp.clip(jnp.matmul(shares, jnp.asarray(w).T, precision=HIGHEST), low, high)
+    return jnp.clip(averages(shares, w), low, high)
 
 
 def optimistic(f: Float[Array, "n A"], bonus: Float[Array, "n A"]) -> Float[jax.Array, "n A"]:

@@ -17,6 +17,8 @@ from pcpg.practice.rollout import rollout
 from pcpg.practice.tabulated import LookedUp
 
 NO_ROLL_IN = -1
+MOST_SHARES = 2**25
+"""Observations times landmarks, above which observations are shared among their nearest landmarks alone."""
 
 
 class Model(NamedTuple):
@@ -165,10 +167,15 @@ def place_landmarks(inputs: PlaceInputs) -> Landmarks:
     return extend_landmarks(inputs.landmarks, inputs.x, inputs.allowed, inputs.tol)
 
 
+def has_all_shares(observations: int, landmarks: int) -> bool:
+    """Whether a fit shares each observation among all landmarks: every backup goes through all shares."""
+    return observations * landmarks <= MOST_SHARES
+
+
 def fit_values(inputs: FitInputs, *, backups: int, gamma: float, explore: bool) -> FitOutputs:
     """Values from kept transitions: of the bonus still ahead, or of the task's reward, scaled to at most 1."""
     landmarks, x, num_actions = inputs.landmarks, jnp.asarray(inputs.x), len(inputs.inverses)
-    shares = landmarks.shares(x)
+    shares = landmarks.shares(x) if has_all_shares(len(x), landmarks.capacity) else landmarks.nearest_shares(x)
     bonus = jnp.zeros((len(x), num_actions), jnp.float32)
     if explore:
         known = inputs.bonus if len(inputs.bonus) else pair_bonuses(landmarks.phi(x), inputs.inverses)
@@ -181,6 +188,6 @@ def fit_values(inputs: FitInputs, *, backups: int, gamma: float, explore: bool) 
         kept, num_actions=num_actions, backups=backups, gamma=gamma, explore=explore, prior=inputs.prior, **limits
     )
     first = inputs.first_row
-    f = values_at(shares[first], found.w, **limits)
+    f = values_at(jax.tree.map(lambda leaf: leaf[first], shares), found.w, **limits)
     value = jnp.mean(jnp.max(optimistic(f, bonus[first]) if explore else f, axis=-1))
     return FitOutputs(found.w, found.change, value)

@@ -10,6 +10,7 @@ from pcpg.cover.pairs import Pairs, pairs_of
 from pcpg.cover.rollin import RollIn
 from pcpg.policies.kernel import GreedyPolicy, MemberPolicy
 from pcpg.practice.fitting import (
+    MOST_SHARES,
     NO_ROLL_IN,
     CountInputs,
     CountOutputs,
@@ -35,10 +36,10 @@ ROLLED_IN = 0.25
 RESCALED = 0.2
 """Features are made anew where the scale of some entry has changed by more than this, as a logarithm."""
 MOST_RECOUNTED = 16_384
-MOST_SHARED = 2**26
-"""Observations times landmarks in the fit of a task: each of its backups goes through all their shares."""
-MANY_LANDMARKS, MOST_PLACED = 1024, 32_768
-"""So many landmarks are taken from at most so many rows: it takes time by their number, times landmarks squared."""
+MOST_FITTED = 65_536
+"""Transitions in the fit of a task, where observations hardly come again and not all shares are kept."""
+MANY_LANDMARKS, MOST_PLACED = 1024, 2**35
+"""So many landmarks are taken from at most so many rows: their number times landmarks squared, which is the time."""
 WAITS = 0.1
 """Visits of a pair are counted when they are this share of those counted before."""
 COARSE = 0.25
@@ -57,7 +58,7 @@ def fit_inputs(agent: "ReplayAgent", state: ReplayState) -> FitInputs:
     room = (agent.config.replay.pool or min(max(8 * pairs, 4096), 65_536)) * (1 if exploring else 4)
     index = _some(state, state.sample.places, room, 1)
     marks = state.model.landmarks if exploring else refined_landmarks(agent, kept, index, state.model)
-    most = MOST_SHARED // (2 * marks.capacity)
+    most = max(MOST_SHARES // (2 * marks.capacity), MOST_FITTED)
     if not exploring and len(np.unique(kept.column("code")[index])) > most:
         ended = kept.column("terminated")[index]
         ends = index[ended] if np.count_nonzero(ended) <= most // 2 else index[:0]  # what is rare is kept
@@ -320,9 +321,10 @@ def placed(agent: "ReplayAgent", scale: np.ndarray, x: np.ndarray, number: int, 
     allowed, room = np.arange(len(x)) < number, FIRST_LANDMARKS
     while True:
         room = 2 * room
-        if room >= MANY_LANDMARKS and number > MOST_PLACED:
-            some = np.random.default_rng(number).choice(number, MOST_PLACED, replace=False)
-            x, allowed, number = x[some], np.ones(MOST_PLACED, bool), MOST_PLACED
+        most = MOST_PLACED // room**2
+        if room >= MANY_LANDMARKS and number > most:
+            some = np.random.default_rng(number).choice(number, most, replace=False)
+            x, allowed, number = x[some], np.ones(most, bool), most
         (found,) = agent.refine([PlaceInputs(no_landmarks(scale, room), x, allowed, np.float32(tol))])
         if int(found.count) < room or room >= agent.config.replay.max_landmarks:
             return found
