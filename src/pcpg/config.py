@@ -288,13 +288,15 @@ class ReplayExploitConfig:
     backups: int = -1
     """Backups of the fit; 0: no exploitation; -1: 2 * max_steps."""
     refine: float = 4.0
-    """Values of the task have landmarks of their own, with a kernel this many times narrower."""
+    """Values of the task have landmarks of their own, with a kernel this many times narrower; in the second round of a
+    task 4 and in the third 16 times narrower still, and so on in turns."""
     visit_episodes: int = 32
     """Episodes played to evaluate the policy; their steps count. 0: none, and no return is known."""
     steps: int = -1
     """New steps that the task may take where its policy earns less than its values promise, or than what the
     environment calls solved: it is played, a quarter of the episodes rolled in through the cover, what it meets is
-    kept, and the values are fitted again. 0: none, the data alone; -1: a quarter of those of exploration."""
+    kept, and the values are fitted again. 0: none, the data alone; -1: a quarter of those of exploration, and all that
+    the budget leaves where the environment says what is solved and no policy was."""
     tolerance: float = 0.1
     """How much less a policy may earn than its values promise, as a share of the range of returns met so far; with -1
     all steps are taken that are allowed."""

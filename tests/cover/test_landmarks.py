@@ -11,6 +11,7 @@ from pcpg.cover.landmarks import (
     inverse_scale_of,
     no_landmarks,
     rest_of,
+    spaced_landmarks,
     spread,
     with_capacity,
 )
@@ -86,6 +87,7 @@ def test_shares_are_a_distribution_that_is_nearly_sure_at_a_landmark_far_from_ot
 
 def test_without_a_landmark_nothing_is_shared():
     np.testing.assert_array_equal(np.asarray(no_landmarks(np.ones(3), 8).shares(X)), 0.0)
+    np.testing.assert_array_equal(np.asarray(no_landmarks(np.ones(3), 8).nearest_shares(X).share), 0.0)
 
 
 def test_the_bandwidth_of_the_lock_comes_out_as_the_one_that_tells_its_states_apart():
@@ -118,6 +120,18 @@ def test_nearest_shares_average_and_spread_as_a_matrix_of_shares_does(marks):
     np.testing.assert_allclose(spread(near, total), total @ matrix, rtol=1e-4, atol=1e-6)
 
 
-def test_without_a_landmark_nothing_is_shared():
-    near = no_landmarks(np.ones(3), 64).nearest_shares(X)
-    assert not np.asarray(near.share).any()
+def test_spaced_landmarks_lie_apart_and_leave_no_row_without_one_near_it():
+    tol, reach = 0.25, -np.log(0.75)  # 1 - k^2 <= tol within this squared distance
+    spaced = spaced_landmarks(no_landmarks(np.ones(3), 64), X, ALL, tol)
+    places = np.asarray(spaced.places)[: int(spaced.count)]
+    apart = np.square(places[:, None] - places[None]).sum(-1) + 10 * np.eye(len(places))
+    assert 1 < len(places) < len(X)
+    assert apart.min() > reach
+    assert np.square(X[:, None] - places[None]).sum(-1).min(axis=1).max() <= reach
+
+
+def test_spaced_landmarks_end_when_they_are_full_and_take_no_row_that_is_not_allowed():
+    allowed = np.arange(len(X)) < 10
+    spaced = spaced_landmarks(no_landmarks(np.ones(3), 4), X, allowed, 1e-6)
+    assert int(spaced.count) == 4
+    assert all((X[:10] == place).all(axis=1).any() for place in np.asarray(spaced.places))

@@ -176,6 +176,29 @@ def extend_landmarks(
     return jax.lax.while_loop(more, add, first).landmarks
 
 
+def spaced_landmarks(empty: Landmarks, x: Float[Array, "n size"], allowed: Bool[Array, " n"], tol: Scalar) -> Landmarks:
+    """Landmarks for shares alone: rows of x, the farthest from all others first, until M is full.
+
+    It ends before where each row has a landmark that leaves at most `tol` of it unexplained. No row is explained by
+    several landmarks together, so that there are more of them than `extend_landmarks` needs; but each costs n instead
+    of n M. They have no features: `root` stays zero.
+    """
+    u, nearest = jnp.asarray(x) * empty.inverse_scale, -jnp.log1p(-jnp.asarray(tol))  # 1 - k(u, v)^2 <= tol
+
+    def more(now: tuple[jax.Array, jax.Array, jax.Array]) -> jax.Array:
+        return (jnp.max(now[1]) > nearest) & (now[2] < empty.capacity)
+
+    def add(now: tuple[jax.Array, jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array, jax.Array]:
+        places, gap, at = now
+        i = jnp.argmax(gap)
+        gap = jnp.minimum(gap, jnp.sum(jnp.square(u - u[i]), axis=-1)).at[i].set(0.0)
+        return places.at[at].set(u[i]), gap, at + 1
+
+    first = jnp.asarray(empty.places), jnp.where(allowed, jnp.inf, 0.0), jnp.asarray(empty.count)
+    places, _, count = jax.lax.while_loop(more, add, first)
+    return Landmarks(jnp.asarray(empty.inverse_scale), places, jnp.asarray(empty.root), count)
+
+
 def inverse_scale_of(
     x: Shaped[np.ndarray, "n size"], places: Shaped[np.ndarray, "m size"], ratio: float, most: int = 500
 ) -> Float[np.ndarray, " size"]:

@@ -20,9 +20,7 @@ EXACT = -12.0
 MOST_ACTIONS = 1024
 
 
-def values_at(
-    shares: Shares, w: Float[Array, "A M"], low: Scalar, high: Scalar
-) -> Float[jax.Array, "n A"]:
+def values_at(shares: Shares, w: Float[Array, "A M"], low: Scalar, high: Scalar) -> Float[jax.Array, "n A"]:
     """f of each observation, cut to what is possible."""
     return jnp.clip(averages(shares, w), low, high)
 

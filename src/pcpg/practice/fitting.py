@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pcpg.cover.landmarks import Landmarks, extend_landmarks, no_landmarks, with_capacity
+from pcpg.cover.landmarks import Landmarks, extend_landmarks, no_landmarks, spaced_landmarks, with_capacity
 from pcpg.cover.pairs import Pairs, count, pair_bonuses
 from pcpg.cover.rollin import RollIn
 from pcpg.envs.protocol import Environment
@@ -165,6 +165,11 @@ def count_pairs(inputs: CountInputs) -> CountOutputs:
 def place_landmarks(inputs: PlaceInputs) -> Landmarks:
     """Landmarks alone."""
     return extend_landmarks(inputs.landmarks, inputs.x, inputs.allowed, inputs.tol)
+
+
+def space_landmarks(inputs: PlaceInputs) -> Landmarks:
+    """Landmarks for shares alone, where they are many."""
+    return spaced_landmarks(inputs.landmarks, inputs.x, inputs.allowed, inputs.tol)
 
 
 def has_all_shares(observations: int, landmarks: int) -> bool:

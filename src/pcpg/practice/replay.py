@@ -37,10 +37,12 @@ from pcpg.practice.fitting import (
     fit_values,
     no_model,
     place_landmarks,
+    space_landmarks,
 )
 from pcpg.practice.kept import Kept
 from pcpg.practice.program import Programs, in_threads
 from pcpg.practice.replay_data import (
+    FINER,
     FIRST_LANDMARKS,
     fit_inputs,
     kept_of,
@@ -128,6 +130,10 @@ class ReplayAgent:
         return Programs(place_landmarks, self.lanes)
 
     @functools.cached_property
+    def space(self) -> Programs:
+        return Programs(space_landmarks, self.lanes)
+
+    @functools.cached_property
     def improve(self) -> Programs:
         constants = {"backups": self.config.explore.backups, "gamma": self.gamma, "explore": True}
         return Programs(functools.partial(fit_values, **constants), self.lanes)
@@ -145,7 +151,7 @@ class ReplayAgent:
     @property
     def programs(self) -> tuple[Any, ...]:
         """All programs, for their compilations."""
-        return self.collect, self.count, self.improve, self.refine, self.solve, self.try_out
+        return self.collect, self.count, self.improve, self.refine, self.solve, self.space, self.try_out
 
     def init(self, seed: int) -> ReplayState:
         """A seed before its first round: no data, no landmark, and a policy that plays at random."""
@@ -305,10 +311,16 @@ class ReplayAgent:
         return state, Report(plain(metrics), member)
 
     def _tries_left(self, state: ReplayState) -> int:
-        """How often the policy of a task may still be played and learned from, with whole episodes."""
+        """How often the policy of a task may still be played and learned from, with whole episodes.
+
+        Where nothing is said of it: with a quarter of the steps that exploration took, at least once with each kernel;
+        with all that there is room for, where it is known what return is enough and none was.
+        """
         exploit, size = self.config.exploit, kept_of(state).size
-        steps = exploit.steps if exploit.steps >= 0 else int(state.explored) // 4
         evaluation = exploit.visit_episodes * self.env.max_steps
+        steps = exploit.steps if exploit.steps >= 0 else max(int(state.explored) // 4, (len(FINER) - 1) * evaluation)
+        if exploit.steps < 0 and self.env.solved_return is not None and state.best_return < self.env.solved_return:
+            steps = self.config.replay.capacity
         # Where it was explored too, the first evaluation is none of the steps that learning is allowed.
         free = evaluation if self.covers is None else 0
         spent, room = max(size - int(state.explored) - free, 0), self.config.replay.capacity + free - size

@@ -42,6 +42,9 @@ MANY_LANDMARKS, MOST_PLACED = 1024, 2**35
 """So many landmarks are taken from at most so many rows: their number times landmarks squared, which is the time."""
 WAITS = 0.1
 """Visits of a pair are counted when they are this share of those counted before."""
+FINER = (1.0, 4.0, 16.0)
+"""How much narrower the kernel is in the first round of a task, the second and so on: where a policy does not earn what
+its values promise, they may have been too coarse. The best policy is kept."""
 COARSE = 0.25
 """Tolerance of the landmarks of a task: values need fewer of them than covariances, for so narrow a kernel."""
 
@@ -57,7 +60,7 @@ def fit_inputs(agent: "ReplayAgent", state: ReplayState) -> FitInputs:
     pairs = len(agent.candidates) * state.model.landmarks.capacity
     room = (agent.config.replay.pool or min(max(8 * pairs, 4096), 65_536)) * (1 if exploring else 4)
     index = _some(state, state.sample.places, room, 1)
-    marks = state.model.landmarks if exploring else refined_landmarks(agent, kept, index, state.model)
+    marks = state.model.landmarks if exploring else refined_landmarks(agent, state, index)
     most = max(MOST_SHARES // (2 * marks.capacity), MOST_FITTED)
     if not exploring and len(np.unique(kept.column("code")[index])) > most:
         ended = kept.column("terminated")[index]
@@ -330,11 +333,18 @@ def placed(agent: "ReplayAgent", scale: np.ndarray, x: np.ndarray, number: int, 
             return found
 
 
-def refined_landmarks(agent: "ReplayAgent", kept: Kept, index: np.ndarray, model: Model) -> Landmarks:
-    """Landmarks of a narrower kernel, for the values of a task."""
+def refined_landmarks(agent: "ReplayAgent", state: ReplayState, index: np.ndarray) -> Landmarks:
+    """Landmarks of a narrower kernel, for the values of a task; how narrow depends on its round."""
+    kept, closer = kept_of(state), 1.0 if state.tries else FINER[int(state.phase_round) % len(FINER)]
     codes = np.unique(kept.column("code")[index])
-    scale = np.asarray(model.landmarks.inverse_scale) * agent.config.exploit.refine
-    return placed(agent, scale, table_of_rows(kept.observations[codes]), len(codes), COARSE)
+    scale, most = np.asarray(state.model.landmarks.inverse_scale), agent.config.replay.max_landmarks
+    scale, x = scale * np.float32(agent.config.exploit.refine * closer), table_of_rows(kept.observations[codes])
+    if len(codes) > most:
+        allowed = np.arange(len(x)) < len(codes)
+        (spaced,) = agent.space([PlaceInputs(no_landmarks(scale, most), x, allowed, np.float32(COARSE))])
+        if int(spaced.count) == most:  # so many that it does not matter how well they are chosen
+            return spaced
+    return placed(agent, scale, x, len(codes), COARSE)
 
 
 def recounted(agent: "ReplayAgent", state: ReplayState, sample: Sample, scale: np.ndarray, old: Model) -> Model:
