@@ -104,6 +104,12 @@ class ExploreConfig:
     """cover: the quadratic form is divided by its mean over the cover's policies; raw: left as it is."""
     bonus_limit: float = 0.0
     """The most that the scaled form counts, so that no pair is worth more than so many usual ones; 0: no limit."""
+    episodic: Literal["off", "beside", "times"] = "off"
+    """Whether E3B's bonus, for what is new within an episode, is joined to the cover's, for layouts that change with
+    each episode. beside: it is added; times: the cover's is multiplied by it, 1 for what is new and near 0 for what
+    the episode has met already."""
+    episodic_coef: float = 0.5
+    """Weight of the episodic bonus beside the cover's; its discounted returns have deviation 1."""
     reward_coef: float = 0.0
     """Weight of the environment's reward while exploring; 0: reward-free."""
     ridge: float = 1e-6
@@ -134,6 +140,8 @@ class ExploreConfig:
         positive(self, "ridge", "visit_episodes", "num_groups", "patience", "beta")
         if self.bonus_limit < 0:
             raise ValueError(f"bonus_limit must be 0 (none) or more, got {self.bonus_limit}")
+        if self.episodic_coef < 0:
+            raise ValueError(f"episodic_coef must be 0 or more, got {self.episodic_coef}")
         within(self, "reward_first", 0.0, 1.0)
         within(self, "epsilon", 1e-6, 1.0)
         within(self, "start_share", 0.0, 1.0)

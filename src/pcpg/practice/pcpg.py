@@ -16,13 +16,14 @@ from pcpg.algorithm1 import Explored, Parts, Visit, explore_round, task_round
 from pcpg.config import ExploreConfig
 from pcpg.cover.bonus import ridge_of, whitening
 from pcpg.cover.cover import Cover, add_member, empty_cover, with_weights
-from pcpg.learning.update import init_adam
+from pcpg.learning.e3b import E3B, E3BConfig, init_e3b
+from pcpg.learning.update import Adam, init_adam
 from pcpg.policies.networks import ActorCritic
 from pcpg.practice.agent import Agent, Assignment, Rounds, Turn, after_round, plain
 from pcpg.practice.ppo import Learner, make_task
-from pcpg.practice.rewards import Bonus
+from pcpg.practice.rewards import Bonus, trained_part
 from pcpg.practice.visit import Visits
-from pcpg.state import DONE, EXPLOIT, EXPLORE, Member, Report, SeedState, int32
+from pcpg.state import DONE, EXPLOIT, EXPLORE, Member, Report, SeedState, int32, weights_rng
 
 FRESH = 1
 """Stream of the initial weights of a policy that exploits; exploration begins with stream 0."""
@@ -31,15 +32,30 @@ STEADY, LEAST_LEFT = 0.7, 0.05
 stay as they are, and what is left of them when it is used up."""
 EXPLORER = 2
 """Stream of one that explores after the reward alone had led nowhere."""
+EPISODIC = 3
+"""Stream of the networks for what is new within an episode."""
 
 
 def begin(agent: Agent, seed: int) -> SeedState:
     """A seed before its first round: a random policy and an empty cover."""
     assert agent.phi is not None
-    policy = agent.fresh_policy(seed, 0)
-    cover = empty_cover(policy, agent.phi.dim, agent.config.explore.max_policies)
-    state = SeedState.start(seed, policy, init_adam(policy), num_cells=agent.env.num_cells, cover=cover)
-    return state._replace(phase=int32(EXPLOIT)) if agent.config.explore.reward_first else state
+    policy, explore = agent.fresh_policy(seed, 0), agent.config.explore
+    cover = empty_cover(policy, agent.phi.dim, explore.max_policies)
+    e3b = None if explore.episodic == "off" else fresh_e3b(agent, seed)
+    adam = init_adam((policy, trained_part(e3b)))
+    state = SeedState.start(seed, policy, adam, num_cells=agent.env.num_cells, cover=cover, rnd=e3b)
+    return state._replace(phase=int32(EXPLOIT)) if explore.reward_first else state
+
+
+def fresh_e3b(agent: Agent, seed: int) -> E3B:
+    """Networks with random weights for what is new within an episode."""
+    spaces = agent.env.observation_space, agent.env.action_space
+    return init_e3b(weights_rng(seed, EPISODIC), *spaces, agent.config.ppo.hidden)
+
+
+def fresh_adam(state: SeedState) -> Adam:
+    """An optimiser at its beginning, for all that is trained."""
+    return init_adam((state.policy, trained_part(state.rnd)))
 
 
 def turn(agent: Agent, state: SeedState) -> Turn:
@@ -59,6 +75,8 @@ def explore(agent: Agent, state: SeedState) -> Turn:
     log_dets[size - 1] = done.design.log_det
     member = Member(done.policy, done.seen.sigma, done.seen.cells, done.seen.returns)
     state = state._replace(cover=with_weights(done.cover, done.design.weights), log_dets=log_dets)
+    if done.improved is not None:
+        state = state._replace(rnd=done.improved.rnd)
     state, metrics = after_round(agent.env, state, done)
     metrics |= {
         "policies": size,
@@ -76,7 +94,8 @@ def explore(agent: Agent, state: SeedState) -> Turn:
 def exploit(agent: Agent, state: SeedState) -> Turn:
     """A round of learning the task on the finished cover."""
     done = yield from task_round(standing(agent, state))
-    state, metrics = after_round(agent.env, state._replace(adam=done.improved.adam), done)
+    state = state._replace(adam=done.improved.adam, rnd=done.improved.rnd)
+    state, metrics = after_round(agent.env, state, done)
     return ended(agent, state), Report(plain(metrics), None)
 
 
@@ -87,11 +106,13 @@ def reward_first(agent: Agent, state: SeedState) -> Turn:
     weights = np.eye(1, cover.capacity)[0]  # of a roll-in that has no steps
     nothing = partial(np.zeros, cover.sigma_sum.shape, np.float32)  # the bonus where nothing is known
     done = yield from task_round(Explored(state.policy, dataclasses.replace(cover, weights=weights), weights, nothing))
-    state, metrics = after_round(agent.env, state._replace(adam=done.improved.adam), done)
+    state = state._replace(adam=done.improved.adam, rnd=done.improved.rnd)
+    state, metrics = after_round(agent.env, state, done)
     is_better = explore.random_return is None or state.best_return > explore.random_return
     if agent.budget.spent(state) >= explore.reward_first < 1 and not is_better:
         policy = agent.fresh_policy(int(state.seed), EXPLORER)
-        state = state._replace(policy=policy, adam=init_adam(policy), phase=int32(EXPLORE), phase_round=int32(0))
+        state = state._replace(policy=policy, phase=int32(EXPLORE), phase_round=int32(0))
+        state = state._replace(adam=fresh_adam(state))
         return state, Report(plain(metrics), None)
     return ended(agent, state), Report(plain(metrics), None)
 
@@ -157,7 +178,7 @@ def begin_exploiting(agent: Agent, state: SeedState) -> SeedState:
         state = state._replace(policy=fresh)
         if not config.keep_best:
             state = state._replace(best_policy=fresh, best_return=np.asarray(-np.inf))
-    return state._replace(phase=int32(EXPLOIT), phase_round=int32(0), adam=init_adam(state.policy))
+    return state._replace(phase=int32(EXPLOIT), phase_round=int32(0), adam=fresh_adam(state))
 
 
 def begin_on_cover(agent: Agent, seed: int) -> SeedState:
@@ -183,7 +204,7 @@ def assign(agent: Agent, state: SeedState) -> Assignment:
             entropy_coef=(ppo.entropy_coef, ppo.entropy_coef * explore.anneal_to),
             advantage_floor=explore.advantage_floor,
         )
-        return Assignment(task, init_adam(state.policy))
+        return Assignment(task, fresh_adam(state))
     if has_no_cover(state):
         left = min(max(1 - agent.budget.spent(state), LEAST_LEFT) / (1 - STEADY), 1.0) if exploit.anneal else 1.0
         task = make_task(
@@ -226,7 +247,13 @@ def learner(agent: Agent) -> Learner:
         agent.env,
         ppo,
         num_groups=explore.num_groups,
-        bonus=Bonus(explore.bonus_form, explore.beta, explore.bonus_limit),
+        bonus=Bonus(
+            explore.bonus_form,
+            explore.beta,
+            explore.bonus_limit,
+            e3b=None if explore.episodic == "off" else E3BConfig(coef=explore.episodic_coef),
+            is_product=explore.episodic == "times",
+        ),
         sample_share=min(explore.start_share, exploit.start_share),
     )
 

@@ -40,6 +40,7 @@ class Bonus(NamedTuple):
     limit: float = 0.0  # the most that the form counts; 0: no limit
     rnd: RNDConfig | None = None
     e3b: E3BConfig | None = None
+    is_product: bool = False  # with a cover, whether E3B's bonus multiplies the cover's, or is added
 
     def of(
         self,
@@ -56,17 +57,33 @@ class Bonus(NamedTuple):
             phi, whiten = cover.phi, cover.whiten
             form = of_pairs(lambda *pairs: quadratic_form(phi.batch(*pairs), whiten), distribution, table, data)
             form = jnp.minimum(form, self.limit) if self.limit else form
-            return bonus_of_form(form, self.form, beta=self.beta, gamma=gamma), rnd
+            paid = bonus_of_form(form, self.form, beta=self.beta, gamma=gamma)
+            return (paid, rnd) if self.e3b is None else self._joined(paid, rnd, data, table, gamma)
         if isinstance(rnd, E3B) and self.e3b is not None:
-            here, after = (
-                at_observations(rnd.model.features, table, seen) for seen in (data.observations[:-1], data.following)
-            )
-            new = episodic_bonus(here, after, self.e3b.ridge, data.ends)
+            new = _new_within_episodes(rnd, self.e3b.ridge, data, table)
             return scaled_bonus(rnd, new, data.alive, gamma=gamma, ends=data.ends)
         if isinstance(rnd, RND) and self.rnd is not None:
             error = at_observations(partial(prediction_error, rnd.predictor, rnd.target), table, data.following)
             return intrinsic_rewards(rnd, error, data.own, gamma=gamma, config=self.rnd, ends=data.ends)
         return jnp.zeros_like(data.rewards), rnd
+
+    def _joined(
+        self, paid: jax.Array, e3b: Novelty | None, data: Rollout, table: Table | None, gamma: float
+    ) -> tuple[jax.Array, Novelty]:
+        """The cover's bonus with E3B's, and E3B's scale moved on where that is used."""
+        assert isinstance(e3b, E3B) and self.e3b is not None
+        new = _new_within_episodes(e3b, self.e3b.ridge, data, table)
+        if self.is_product:
+            return paid * new * self.e3b.ridge, e3b  # the factor is at most 1
+        scaled, e3b = scaled_bonus(e3b, new, data.alive, gamma=gamma, ends=data.ends)
+        return paid + self.e3b.coef * scaled, e3b
+
+
+def _new_within_episodes(e3b: E3B, ridge: float, data: Rollout, table: Table | None) -> jax.Array:
+    """E3B's bonus as it is, of what followed each step."""
+    features = e3b.model.features
+    here, after = (at_observations(features, table, seen) for seen in (data.observations[:-1], data.following))
+    return episodic_bonus(here, after, ridge, data.ends)
 
 
 PLAIN = Bonus()

@@ -1,0 +1,74 @@
+"""The cover's bonus with that of E3B: beside it, and times it."""
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import pcpg
+from pcpg.config import ExploreConfig
+from pcpg.envs.spaces import Box, Discrete
+from pcpg.learning.e3b import E3BConfig, episodic_bonus, init_e3b
+from pcpg.practice.rewards import Bonus
+
+PLACES = np.random.default_rng(1).standard_normal((4, 5)).astype(np.float32)
+WALKED = PLACES[[0, 1, 2, 1, 1, 3]][:, None]  # one episode, which comes to place 1 three times
+PAID = jnp.asarray([[1.0], [2.0], [3.0], [4.0], [5.0]])
+E3B = init_e3b(np.random.default_rng(0), Box(-3.0, 3.0, (5,)), Discrete(3), (16, 16))
+
+
+def joined(*, is_product: bool, coef: float = 0.5) -> tuple[np.ndarray, Any]:
+    alive = np.ones((5, 1), bool)
+    data = SimpleNamespace(observations=WALKED, following=WALKED[1:], alive=alive, ends=None)
+    bonus = Bonus(e3b=E3BConfig(coef=coef), is_product=is_product)
+    found, moved = bonus._joined(PAID, E3B, data, None, 0.9)  # pyright: ignore[reportPrivateUsage, reportArgumentType]
+    return np.asarray(found), moved
+
+
+def own() -> np.ndarray:
+    features = E3B.model.features(WALKED)
+    return np.asarray(episodic_bonus(features[:-1], features[1:], E3BConfig().ridge))
+
+
+def test_times_the_cover_pays_what_is_new_in_the_episode_and_hardly_what_it_has_met() -> None:
+    found, moved = joined(is_product=True)
+    np.testing.assert_allclose(found, PAID * own() * E3BConfig().ridge, rtol=1e-5)
+    assert np.all(found <= PAID + 1e-5)
+    assert found[3] / PAID[3] < 0.1, "the same place twice in a row"
+    assert moved is E3B, "a factor needs no scale"
+
+
+def test_beside_the_cover_the_episodic_bonus_is_added_by_its_weight() -> None:
+    found, moved = joined(is_product=False)
+    nothing, _ = joined(is_product=False, coef=0.0)
+    twice, _ = joined(is_product=False, coef=1.0)
+    np.testing.assert_array_equal(nothing, PAID)
+    np.testing.assert_allclose(twice - nothing, 2 * (found - nothing), rtol=1e-5)
+    np.testing.assert_allclose((found - nothing) / (found - nothing)[0], own() / own()[0], rtol=1e-3)
+    assert moved.scale.total == 5
+
+
+@pytest.mark.parametrize("episodic", ["beside", "times"])
+def test_pcpg_trains_the_networks_of_the_episodic_bonus_in_every_round_of_updates(
+    episodic: Any, tmp_path: Path
+) -> None:
+    config = {
+        "ppo": {"num_updates": 2, "num_episodes": 16, "minibatch_size": 32, "hidden": [8]},
+        "explore": {"max_policies": 3, "visit_episodes": 8, "num_groups": 4, "episodic": episodic},
+        "exploit": {"num_rounds": 1},
+    }
+    run = pcpg.train("Chain-v0", "pcpg", config=config, out=tmp_path / "run", progress=False)
+    rounds = [json.loads(line) for line in (run.path / "metrics.jsonl").read_text().splitlines()]
+    losses = [entry.get("train/inverse_loss") for entry in rounds]
+    assert losses[0] is None, "the first policy is not trained"
+    assert len(losses) == 4 and all(loss > 0 for loss in losses[1:])
+    assert losses[1] != losses[2]
+
+
+def test_a_negative_weight_is_refused() -> None:
+    with pytest.raises(ValueError, match="episodic_coef must be 0 or more, got -1"):
+        ExploreConfig(episodic_coef=-1.0)
