@@ -34,6 +34,8 @@ def test_every_task_has_the_default_budget_and_no_setting_of_its_own():
     cell = make_cell(Flags(), "frozenlake", "auto").config
     assert cell.algo == "pcpg-replay" and cell.limits.steps == STEPS and cell.seed_list == [0, 1, 2, 3, 4]
     assert make_cell(Flags(), "frozenlake", "ppo", 50_000).config.limits.steps == 50_000
+    assert not make_cell(Flags(), "cartpole", "auto").config.agent.ppo.normalise_observations
+    assert make_cell(Flags(), "cartpole", "normalised").config.agent.ppo.normalise_observations
     assert len(TASKS) == 13 and all(set(task.options) <= {"max_steps", "size"} for task in TASKS.values())
 
 

@@ -2,8 +2,8 @@
 
 PC-PG has what a look chooses (practice/choice.py) and the default budget of STEPS. The others have as many environment
 steps as the seed of PC-PG that used most, roll-ins, looks and evaluations counted. A task counts as solved by the mean
-over EVALUATION fresh episodes. The last two columns have the same algorithm everywhere, in place of one that is chosen,
-with the default settings of the host: what the choice is worth. SB3's PPO is that of
+over EVALUATION fresh episodes. The last columns are an ablation of what a look chooses: the same algorithm everywhere,
+with the default settings of the host, and observations that are always normalised. SB3's PPO is that of
 benchmarks/peers/sb3_environments.py.
 
 PC-PG is called worse than PPO on a task where its mean over the seeds is below PPO's by more than ALLOWANCE of the
@@ -20,7 +20,7 @@ from scipy import stats
 
 from pcpg.algorithms import label, preset
 from pcpg.api import Run
-from pcpg.config import BaselineConfig
+from pcpg.config import BaselineConfig, ReplayConfig
 from pcpg.experiments import harness
 from pcpg.experiments.harness import Cell, Experiment, Record, Scale, Summary
 from pcpg.practice.budget import Limits, fewest_steps
@@ -37,9 +37,11 @@ ALLOWANCE = 0.02
 LEVEL = 0.05
 AUTO, BASELINE, PEER = "auto", "ppo", "sb3-ppo"
 FIXED = ("pcpg", "pcpg-replay")
+NORMALISED = "normalised"
+"""What was chosen, but with observations that are normalised; where networks are trained."""
 TOO_LONG = ("newmaze", "multiroom", "doorkey", "fourrooms")
 """Layouts that change: hardly an observation comes again, and a seed of `pcpg-replay` is not done in ten minutes."""
-ALGOS = (AUTO, BASELINE, "ppo-rnd", "ppo-e3b", *FIXED)
+ALGOS = (AUTO, BASELINE, "ppo-rnd", "ppo-e3b", *FIXED, NORMALISED)
 OWN = "gymnasium:pcpg.envs.adapters.own_tasks:"
 
 
@@ -79,7 +81,8 @@ class Flags(harness.Flags):
     scale: Scale = "laptop"
     """smoke: 1 seed, seconds, learns nothing; laptop and paper: 5 seeds, minutes for each environment."""
     algos: tuple[str, ...] = ALGOS
-    """Which algorithms; auto is PC-PG as a look chooses it, pcpg and pcpg-replay are themselves everywhere."""
+    """Which algorithms; auto is PC-PG as a look chooses it, pcpg and pcpg-replay are themselves everywhere, normalised
+    is auto with normalised observations."""
     out: str = "results/environments"
     """Folder of the results; cells that are done there are not run again."""
     tasks: tuple[str, ...] = tuple(TASKS)
@@ -103,7 +106,9 @@ def cells(flags: Flags, records: list[Record]) -> Iterator[Cell]:
             chosen = {r["algo"] for r in (*kept, *records) if (r["task"], r["column"]) == (name, AUTO)}
             if algo == "pcpg-replay" and (chosen == {algo} or name in TOO_LONG):
                 continue
-            used = 0 if algo == AUTO else steps_used(records, name) or steps_used(kept, name)
+            if algo == NORMALISED and chosen == {"pcpg-replay"}:
+                continue
+            used = 0 if algo in (AUTO, NORMALISED) else steps_used(records, name) or steps_used(kept, name)
             yield make_cell(flags, name, algo, used)
 
 
@@ -116,12 +121,15 @@ def make_cell(flags: Flags, name: str, algo: str, budget: int = 0) -> Cell:
     """The run of one algorithm on one task; `budget` is that of a baseline, 0 for the default."""
     task = TASKS[name]
     seeds = flags.seeds or SEEDS[flags.scale]
-    if algo in FIXED and not flags.seeds:
+    if algo in (*FIXED, NORMALISED) and not flags.seeds:
         seeds = min(seeds, FIXED_SEEDS)
     limits = Limits(steps=budget or (SMOKE_STEPS if flags.scale == "smoke" else STEPS))
     run = {"env": task.env, "env_options": task.options, "seed": flags.seed, "seeds": seeds}
-    if algo == AUTO:
+    if algo in (AUTO, NORMALISED):
         config = RunConfig.from_json(run | chosen_by_a_look(task.env, task.options, limits, flags.seed))
+        if algo == NORMALISED and not isinstance(config.agent, ReplayConfig):
+            ppo = dataclasses.replace(config.agent.ppo, normalise_observations=True)
+            config = dataclasses.replace(config, agent=dataclasses.replace(config.agent, ppo=ppo))
     else:
         config = RunConfig(algo=algo, agent=preset(task.env, algo), limits=limits, **run)
         if isinstance(config.agent, BaselineConfig):  # where PC-PG needed very little, a baseline has more
@@ -208,7 +216,8 @@ def _name(row: Record) -> str:
     """What a row is called: of PC-PG with what was chosen."""
     if row["column"] in FIXED:
         return f"always `{row['column']}`"
-    return {AUTO: f"PC-PG (`{row['algo']}`)", PEER: "PPO of SB3"}.get(row["column"], label(row["column"]))
+    names = {AUTO: f"PC-PG (`{row['algo']}`)", PEER: "PPO of SB3", NORMALISED: f"`{row['algo']}`, normalised"}
+    return names.get(row["column"], label(row["column"]))
 
 
 _whole_table = harness.table_of(
@@ -233,6 +242,7 @@ COLUMNS = {
     PEER: "PPO of SB3",
     "pcpg": "always `pcpg`",
     "pcpg-replay": "always `pcpg-replay`",
+    NORMALISED: "always normalised",
 }
 
 
