@@ -143,6 +143,14 @@ def test_a_task_is_tried_again_while_what_the_environment_calls_solved_is_not_re
     assert tries(Demanding(4)) == 1 + 100 // (8 * 4), "as often as its steps allow"
 
 
+def test_where_no_steps_are_named_a_task_that_is_not_solved_has_all_that_there_is_room_for():
+    exploit = ReplayExploitConfig(visit_episodes=8)
+    config = ReplayConfig(KeepConfig(capacity=1500), exploit=exploit)
+    kept = {env: train(ReplayAgent(env(4), config, 1), [0])[0][0].kept.size for env in (DeepSea, Demanding)}
+    assert kept[DeepSea] < 1300
+    assert 1500 - 8 * 4 < kept[Demanding] <= 1500 + 8 * 4
+
+
 def files_of(path: Path) -> dict[str, bytes]:
     names = ("metrics.jsonl", "policy.safetensors", "summary.json")
     return {name: (path / name).read_bytes() for name in names} | {
