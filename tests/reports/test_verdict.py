@@ -93,6 +93,27 @@ def test_why_exploration_ended_is_told_from_its_growth(log_dets: list[float], en
     assert any(line.startswith(words) for line in verdict(run).said)
 
 
+@pytest.mark.parametrize(
+    ("ahead", "closer", "until", "steps", "end"),
+    [
+        ([0.9, 0.1, 0.1, 0.1], 0, None, 100, "done"),
+        ([0.9, 0.1, 0.1, 0.9], 1, None, 100, "found"),  # a closer look met what it was for
+        ([0.9, 0.1, 0.1, 0.9], 1, None, 240, "cut"),  # there was no room for another round
+        ([0.9, 0.1, 0.1, 0.9], 0, None, 100, "cut"),
+        ([0.9, 0.1, 0.1, 0.9], 0, 3.0, 100, "reached"),
+    ],
+)
+def test_why_exploration_ended_where_data_are_kept(
+    ahead: list[float], closer: int, until: float | None, steps: int, end: str
+) -> None:
+    run = run_of([0.0] * 4, returns=[[0.0]] * 4, final=[3.5])
+    run.config["agent"] = {"explore": {"patience": 3, "min_value": 0.2}, "replay": {"capacity": 1000}}
+    run.config.update(limits={"until": until}, looked={"env_steps": steps})
+    for at, (row, value) in enumerate(zip(run.records[0][:4], ahead, strict=True)):
+        row |= {"bonus_ahead": value, "closer_looks": closer, "env_steps": steps * (at + 2)}
+    assert explored(run, 0)[0] == end
+
+
 def test_a_run_that_still_explores_is_not_judged() -> None:
     run = run_of(GROWING, returns=[[0.0]] * 4, final=[0.0], is_finished=False)
     run = dataclasses.replace(run, records={0: run.records[0][:-1]})

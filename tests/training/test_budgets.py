@@ -220,3 +220,15 @@ def test_exploration_begins_where_the_reward_alone_does_not_beat_random_play(
     )
     again = pcpg.resume(stopped.path)
     assert (again.path / "policy.safetensors").read_bytes() == (run.path / "policy.safetensors").read_bytes()
+
+
+def test_kept_data_go_on_with_their_task_and_keep_the_best_policy(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    config = {"exploit": {"visit_episodes": 8}}
+    run = pcpg.train("DeepSea-v0", "pcpg-replay", size=4, total_steps=2000, config=config, out=out, progress=False)
+    before, rounds = run.summary, len(read_metrics(out / "metrics.jsonl"))
+    after = pcpg.resume(out, total_steps="+200", progress=False).summary
+    rows = read_metrics(out / "metrics.jsonl")[rounds:]
+    assert rows and all(row["phase"] == "exploit" for row in rows)
+    assert after["best_return"][0] >= before["best_return"][0]
+    assert after["env_steps"][0] > before["env_steps"][0]

@@ -70,7 +70,7 @@ from pcpg.state import DONE, EXPLOIT, EXPLORE, NonFinite, Report, int32
 NEW = 0.5
 """Bonus of a pair that was met once at most: a round that met such a pair is not quiet."""
 MOST_TRIED = 300_000
-"""Steps that a task may take, where no budget says less, while no policy earns what the environment calls solved."""
+"""Steps that a task may take where there is no budget, while no policy earns what the environment calls solved."""
 MOST_OF_A_PAIR = 64
 """Transitions of one pair from which a task is learned on the data of another run."""
 
@@ -87,6 +87,7 @@ class ReplayAgent:
     phi: None = None  # its features are made from its data
     covers: dict[int, Kept] | None = None  # data of another run, by the seed that explored: they are exploited alone
     until: float | None = None  # the return at which the task is solved, where the user says so
+    has_budget: bool = False  # whether the capacity is what the user's number of steps leaves
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "config", sized(self.config, self.env))
@@ -316,13 +317,13 @@ class ReplayAgent:
         """How often the policy of a task may still be played and learned from, with whole episodes.
 
         Where nothing is said of it: with a quarter of the steps that exploration took, at least once with each kernel;
-        with all that there is room for, up to MOST_TRIED, where it is known what return is enough and none was.
+        with all of a budget, or MOST_TRIED, where it is known what return is enough and none was.
         """
         exploit, size = self.config.exploit, kept_of(state).size
         evaluation = exploit.visit_episodes * self.env.max_steps
         steps = exploit.steps if exploit.steps >= 0 else max(int(state.explored) // 4, (len(FINER) - 1) * evaluation)
         if exploit.steps < 0 and self.env.solved_return is not None and state.best_return < self.env.solved_return:
-            steps = max(steps, MOST_TRIED)
+            steps = max(steps, self.config.replay.capacity if self.has_budget else MOST_TRIED)
         # Where it was explored too, the first evaluation is none of the steps that learning is allowed.
         free = evaluation if self.covers is None else 0
         spent, room = max(size - int(state.explored) - free, 0), self.config.replay.capacity + free - size

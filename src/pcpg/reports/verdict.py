@@ -12,7 +12,7 @@ from pcpg.envs.adapters.names import is_own_function
 from pcpg.reports.read import RunData
 from pcpg.reports.text import is_exploit, limit_flags, number, range_text, steps_text
 
-FULL, DONE, CUT, EARLY, GOING = "full", "done", "cut", "early", "going"
+FULL, DONE, CUT, EARLY, FOUND, REACHED, GOING = "full", "done", "cut", "early", "found", "reached", "going"
 
 
 class Verdict(NamedTuple):
@@ -129,13 +129,25 @@ def explored(run: RunData, seed: int) -> tuple[str, float | None]:
         return GOING, last
     patience = settings["patience"]
     if "min_value" in settings:  # a run that keeps its data
-        quiet = [row["bonus_ahead"] < settings["min_value"] for row in rows[-patience:]]
-        return (DONE if len(quiet) == patience and all(quiet) else CUT), None
+        return _end_with_kept_data(run, seed, rows), None
     if len(grown) > patience and grown[-1] - grown[-1 - patience] < settings["min_growth"]:
         return DONE, last
     if last is not None and last < settings["min_growth"]:
         return EARLY, last
     return (FULL if len(rows) >= settings["max_policies"] else CUT), last
+
+
+def _end_with_kept_data(run: RunData, seed: int, rows: list[dict[str, Any]]) -> str:
+    patience, until = run.explore["patience"], run.config.get("limits", {}).get("until")
+    quiet = [row["bonus_ahead"] < run.explore["min_value"] for row in rows[-patience:]]
+    if len(quiet) == patience and all(quiet):
+        return DONE
+    if until is not None and max(row["return"] for row in run.records[seed]) >= until:
+        return REACHED
+    kept = rows[-1]["env_steps"] - run.config.get("looked", {}).get("env_steps", 0)
+    newest = rows[-1]["env_steps"] - rows[-2]["env_steps"] if len(rows) > 1 else kept
+    has_room = kept + newest <= run.config["agent"]["replay"]["capacity"]
+    return FOUND if rows[-1].get("closer_looks") and has_room else CUT
 
 
 def is_cut(run: RunData) -> list[int]:
@@ -154,6 +166,8 @@ def _exploration(run: RunData) -> str:
         (FULL, f"was cut at {run.explore.get('max_policies')} policies while it still grew"),
         (CUT, "was cut by the budget while it still grew"),
         (EARLY, "ended before it was known to be done"),
+        (FOUND, "ended when the task's reward had been found, before all was explored"),
+        (REACHED, "ended when the target was reached"),
         (GOING, "is going on"),
     ):
         seeds = [seed for seed, end in known.items() if end[0] == kind]
@@ -257,7 +271,7 @@ def _again(run: RunData, change: str, steps: int) -> str:
 
 
 def _option(name: str, value: Any) -> list[str]:
-    usual = {"num_envs": 32, "workers": 0, "max_steps": 0}
+    usual = {"num_envs": 32, "workers": 0, "max_steps": 0, "step_timeout": 0.0}
     return [] if value is None or usual.get(name, object()) == value else [f"--env.{name}", str(value)]
 
 

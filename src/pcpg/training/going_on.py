@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from pcpg.config import BaselineConfig, ConfigError, PCPGConfig, ReplayConfig
+from pcpg.envs.protocol import Environment
 from pcpg.practice.budget import UNLIMITED, Limits, read_steps, read_time
 from pcpg.run_config import RunConfig
 from pcpg.runs import checkpoints
@@ -94,7 +95,7 @@ def go_on(
         limits = _limits(config.limits, max(before["env_steps"]), seconds_of(folder), steps, time, until)
         _check_more(limits, before, folder, is_given=steps is not None)
         config = dataclasses.replace(config, limits=limits, agent=_agent(config.agent, limits))
-        checkpoint = _reopened(folder, config)
+        checkpoint = _reopened(folder, config, environment_of(folder))
         with changing(folder, checkpoint.step):
             write_json(folder.path / CONFIG, config.to_json(), sealed=folder.manifest is not None)
             state = checkpoint.state | {"config": Seal.of(read_file(folder.path / CONFIG)).sha256}
@@ -143,14 +144,19 @@ def _agent(agent: Any, limits: Limits) -> Any:
     return agent
 
 
-def _reopened(folder: RunFolder, config: RunConfig) -> checkpoints.Checkpoint:
+def _reopened(folder: RunFolder, config: RunConfig, env: Environment) -> checkpoints.Checkpoint:
     """The last checkpoint with the seeds that were done where they can go on: their task, or exploration."""
     checkpoint = _checkpoint(folder)
     agent, arrays = config.agent, dict(checkpoint.arrays)
-    explores = isinstance(agent, ReplayConfig) or (isinstance(agent, PCPGConfig) and agent.exploit.num_rounds == 0)
     for seed in config.seed_list:
         if arrays[f"{seed}/.phase"] != DONE:
             continue
+        explores = isinstance(agent, PCPGConfig) and agent.exploit.num_rounds == 0
+        if isinstance(agent, ReplayConfig):
+            # With a task whose exploration was not cut, the task goes on, and its best policy is kept.
+            room = folder.config["agent"]["replay"]["capacity"] - int(arrays[f"{seed}/.explored"])
+            has_task = agent.exploit.backups > 0 and agent.exploit.visit_episodes > 0 and not env.is_reward_free
+            explores = not has_task or room < agent.explore.num_episodes * env.max_steps
         if explores and isinstance(agent, PCPGConfig) and arrays[f"{seed}/.cover.size"] >= agent.explore.max_policies:
             raise ConfigError(
                 f"the cover of seed {seed} is full ({agent.explore.max_policies} policies): train anew with a larger "

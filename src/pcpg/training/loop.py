@@ -80,7 +80,9 @@ def build_agent(config: RunConfig, covers: Covers | None = None, reward: Reward 
     env, algorithm = make_run_env(config, reward), ALGORITHMS[config.algo]
     lanes = config.lanes or default_lanes()
     if algorithm.rounds is None:
-        return algorithm.agent(env, config.agent, lanes, covers=covers, until=config.limits.until)
+        return algorithm.agent(
+            env, config.agent, lanes, covers=covers, until=config.limits.until, has_budget=config.limits.steps > 0
+        )
     if algorithm.exploit is None:
         return Agent(env, config.agent, algorithm.rounds, lanes)
     if covers is not None:
