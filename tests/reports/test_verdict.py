@@ -94,21 +94,28 @@ def test_why_exploration_ended_is_told_from_its_growth(log_dets: list[float], en
 
 
 @pytest.mark.parametrize(
-    ("ahead", "closer", "until", "steps", "end"),
+    ("ahead", "closer", "limits", "tried", "steps", "end"),
     [
-        ([0.9, 0.1, 0.1, 0.1], 0, None, 100, "done"),
-        ([0.9, 0.1, 0.1, 0.9], 1, None, 100, "found"),  # a closer look met what it was for
-        ([0.9, 0.1, 0.1, 0.9], 1, None, 240, "cut"),  # there was no room for another round
-        ([0.9, 0.1, 0.1, 0.9], 0, None, 100, "cut"),
-        ([0.9, 0.1, 0.1, 0.9], 0, 3.0, 100, "reached"),
+        ([0.9, 0.1, 0.1, 0.1], 0, {}, None, 100, "done"),
+        ([0.9, 0.1, 0.1, 0.9], 1, {}, None, 100, "found"),  # a closer look met what it was for
+        ([0.9, 0.1, 0.1, 0.9], 1, {}, None, 240, "cut"),  # there was no room for another round
+        ([0.9, 0.1, 0.1, 0.9], 1, {"seconds": 9.0}, None, 100, "cut"),  # the time was over, for all that is known
+        ([0.9, 0.1, 0.1, 0.9], 0, {}, None, 100, "cut"),
+        ([0.9, 0.1, 0.1, 0.9], 0, {"until": 3.0}, 3.2, 100, "reached"),  # by a try
+        ([0.9, 0.1, 0.1, 0.9], 0, {"until": 3.0}, None, 100, "cut"),  # by the task, when exploration was over
     ],
 )
 def test_why_exploration_ended_where_data_are_kept(
-    ahead: list[float], closer: int, until: float | None, steps: int, end: str
+    ahead: list[float], closer: int, limits: dict[str, float], tried: float | None, steps: int, end: str
 ) -> None:
     run = run_of([0.0] * 4, returns=[[0.0]] * 4, final=[3.5])
-    run.config["agent"] = {"explore": {"patience": 3, "min_value": 0.2}, "replay": {"capacity": 1000}}
-    run.config.update(limits={"until": until}, looked={"env_steps": steps})
+    settings = {"patience": 3, "min_value": 0.2, "num_episodes": 20}
+    run.config["agent"] = {"explore": settings, "replay": {"capacity": 1000}}
+    run.config.update(limits=limits, looked={"env_steps": steps})
+    if tried is not None:
+        run.records[0].insert(4, {"phase": "exploit", "env_steps": 9000, "return": tried})
+    else:
+        run.records[0].insert(4, {"phase": "exploit", "env_steps": 9000, "return": None})
     for at, (row, value) in enumerate(zip(run.records[0][:4], ahead, strict=True)):
         row |= {"bonus_ahead": value, "closer_looks": closer, "env_steps": steps * (at + 2)}
     assert explored(run, 0)[0] == end

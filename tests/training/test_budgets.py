@@ -7,18 +7,27 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 import pcpg
 from pcpg.algorithms import ALGORITHMS, preset
-from pcpg.config import ConfigError, PCPGConfig
+from pcpg.config import (
+    ConfigError,
+    KeepConfig,
+    PCPGConfig,
+    ReplayConfig,
+    ReplayExploitConfig,
+    ReplayExploreConfig,
+)
+from pcpg.envs.deep_sea import DeepSea
 from pcpg.practice.budget import Budget, Limits, budgeted, read_steps, read_time, steps_of_round
 from pcpg.runs.documents import write_json
 from pcpg.runs.folder import CONFIG, RunFolder
 from pcpg.runs.metrics import read_metrics
 from pcpg.runs.verify import DAMAGED, verify
 from pcpg.state import DONE, EXPLOIT, EXPLORE
-from pcpg.training.going_on import go_on
+from pcpg.training.going_on import _goes_on_with_task, go_on  # pyright: ignore[reportPrivateUsage]
 from pcpg.training.sealing import changing
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("compile_once")]
@@ -222,13 +231,43 @@ def test_exploration_begins_where_the_reward_alone_does_not_beat_random_play(
     assert (again.path / "policy.safetensors").read_bytes() == (run.path / "policy.safetensors").read_bytes()
 
 
+def rounds_of(path: Path) -> list[str]:
+    return [row["phase"] for row in read_metrics(path / "metrics.jsonl")]
+
+
 def test_kept_data_go_on_with_their_task_and_keep_the_best_policy(tmp_path: Path) -> None:
-    out = tmp_path / "run"
-    config = {"exploit": {"visit_episodes": 8}}
+    out, config = tmp_path / "run", {"exploit": {"visit_episodes": 8}}
     run = pcpg.train("DeepSea-v0", "pcpg-replay", size=4, total_steps=2000, config=config, out=out, progress=False)
-    before, rounds = run.summary, len(read_metrics(out / "metrics.jsonl"))
+    before, rounds = run.summary, len(rounds_of(out))
     after = pcpg.resume(out, total_steps="+200", progress=False).summary
-    rows = read_metrics(out / "metrics.jsonl")[rounds:]
-    assert rows and all(row["phase"] == "exploit" for row in rows)
+    assert rounds_of(out)[rounds:] and set(rounds_of(out)[rounds:]) == {"exploit"}
     assert after["best_return"][0] >= before["best_return"][0]
     assert after["env_steps"][0] > before["env_steps"][0]
+
+
+def test_kept_data_that_were_cut_go_on_exploring(tmp_path: Path) -> None:
+    out, config = tmp_path / "run", {"exploit": {"visit_episodes": 8}}
+    run = pcpg.train("DeepSea-v0", "pcpg-replay", size=8, total_steps=1200, config=config, out=out, progress=False)
+    rounds = len(rounds_of(out))
+    assert run.summary["env_steps"][0] < 2000
+    pcpg.resume(out, total_steps="+1500", progress=False)
+    assert rounds_of(out)[rounds:].count("explore") >= 4
+
+
+@pytest.mark.parametrize(
+    ("quiet", "closer", "seconds", "explored", "goes_on"),
+    [
+        (5, 0, 0.0, 100, True),  # it was done
+        (2, 0, 0.0, 100, False),  # by its time or a target
+        (2, 1, 0.0, 100, True),  # a closer look found the reward
+        (2, 1, 9.0, 100, False),  # the time was over, for all that is known
+        (2, 1, 0.0, 990, False),  # its room was used up
+    ],
+)
+def test_a_task_goes_on_only_where_nothing_had_cut_the_exploration_before_it(
+    quiet: int, closer: int, seconds: float, explored: int, goes_on: bool
+) -> None:
+    agent = ReplayConfig(KeepConfig(capacity=1000), ReplayExploreConfig(num_episodes=8), ReplayExploitConfig(backups=8))
+    arrays = {"0/.quiet": np.asarray(quiet), "0/.closer": np.asarray(closer), "0/.explored": np.asarray(explored)}
+    limits = Limits(seconds=seconds)
+    assert _goes_on_with_task(agent, limits, DeepSea(4), arrays, 0) is goes_on

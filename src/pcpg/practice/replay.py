@@ -6,7 +6,8 @@
     Design    D-optimal weights of the members, by the landmarks that each of them visits
 
 Exploration ends when the optimistic value of the start has been small for some rounds: nothing that can be reached
-promises a bonus any more. Exploitation is one fit with the task's reward and no bonus, on the same data.
+promises a bonus any more. Exploitation is a fit with the task's reward and no bonus on the same data, and where its
+policy does not earn what its values promise, some more of them with what it met.
 """
 
 import dataclasses

@@ -39,7 +39,8 @@ MOST_RECOUNTED = 16_384
 MOST_FITTED = 65_536
 """Transitions in the fit of a task, where observations hardly come again and not all shares are kept."""
 MANY_LANDMARKS, MOST_PLACED = 1024, 2**35
-"""So many landmarks are taken from at most so many rows: their number times landmarks squared, which is the time."""
+"""So many landmarks, or more, are taken from some of the rows: as many as there are of these over landmarks squared,
+which is the time, but four for each landmark."""
 WAITS = 0.1
 """Visits of a pair are counted when they are this share of those counted before."""
 FINER = (1.0, 4.0, 16.0)
@@ -324,7 +325,7 @@ def placed(agent: "ReplayAgent", scale: np.ndarray, x: np.ndarray, number: int, 
     allowed, room = np.arange(len(x)) < number, FIRST_LANDMARKS
     while True:
         room = 2 * room
-        most = MOST_PLACED // room**2
+        most = max(MOST_PLACED // room**2, 4 * room)
         if room >= MANY_LANDMARKS and number > most:
             some = np.random.default_rng(number).choice(number, most, replace=False)
             x, allowed, number = x[some], np.ones(most, bool), most

@@ -142,12 +142,20 @@ def _end_with_kept_data(run: RunData, seed: int, rows: list[dict[str, Any]]) -> 
     quiet = [row["bonus_ahead"] < run.explore["min_value"] for row in rows[-patience:]]
     if len(quiet) == patience and all(quiet):
         return DONE
-    if until is not None and max(row["return"] for row in run.records[seed]) >= until:
+    if until is not None and _is_reached(run.records[seed], until):
         return REACHED
     kept = rows[-1]["env_steps"] - run.config.get("looked", {}).get("env_steps", 0)
-    newest = rows[-1]["env_steps"] - rows[-2]["env_steps"] if len(rows) > 1 else kept
-    has_room = kept + newest <= run.config["agent"]["replay"]["capacity"]
-    return FOUND if rows[-1].get("closer_looks") and has_room else CUT
+    length = 0 if run.env is None else run.env.max_steps
+    has_room = kept + run.explore["num_episodes"] * length <= run.config["agent"]["replay"]["capacity"]
+    is_timed = run.config.get("limits", {}).get("seconds")
+    return FOUND if rows[-1].get("closer_looks") and has_room and not is_timed else CUT
+
+
+def _is_reached(rows: list[dict[str, Any]], until: float) -> bool:
+    """Whether the last round of exploration reached the target, or the try of the task after it, before the task."""
+    last = max(at for at, row in enumerate(rows) if row["phase"] == "explore")
+    ends = rows[last : last + 2] if len(rows) > last + 2 else rows[last : last + 1]
+    return any(row["return"] is not None and row["return"] >= until for row in ends)
 
 
 def is_cut(run: RunData) -> list[int]:

@@ -94,8 +94,8 @@ def go_on(
         before = summary_so_far(folder)
         limits = _limits(config.limits, max(before["env_steps"]), seconds_of(folder), steps, time, until)
         _check_more(limits, before, folder, is_given=steps is not None)
-        config = dataclasses.replace(config, limits=limits, agent=_agent(config.agent, limits))
         checkpoint = _reopened(folder, config, environment_of(folder))
+        config = dataclasses.replace(config, limits=limits, agent=_agent(config.agent, limits, config.limits))
         with changing(folder, checkpoint.step):
             write_json(folder.path / CONFIG, config.to_json(), sealed=folder.manifest is not None)
             state = checkpoint.state | {"config": Seal.of(read_file(folder.path / CONFIG)).sha256}
@@ -134,13 +134,19 @@ def _check_more(limits: Limits, before: dict[str, Any], folder: RunFolder, *, is
         raise ConfigError(f"{folder.path} is finished: say for how long it is to go on (--steps +500k or --time +10m)")
 
 
-def _agent(agent: Any, limits: Limits) -> Any:
+def _agent(agent: Any, limits: Limits, before: Limits) -> Any:
     """The settings with what decided the end of a run moved out of the way of its new limits."""
     if isinstance(agent, BaselineConfig):
         return dataclasses.replace(agent, budget=limits.steps or UNLIMITED, num_rounds=0)
-    if isinstance(agent, ReplayConfig) and limits.steps:
+    if isinstance(agent, ReplayConfig):
         capacity = max(agent.replay.capacity, limits.steps)
-        return dataclasses.replace(agent, replay=dataclasses.replace(agent.replay, capacity=capacity))
+        if before.steps and not limits.steps:  # it was that of the steps: by the formula again
+            capacity = 0
+        replay = dataclasses.replace(agent.replay, capacity=capacity)
+        exploit = (
+            dataclasses.replace(agent.exploit, steps=limits.steps or UNLIMITED) if limits != before else agent.exploit
+        )
+        return dataclasses.replace(agent, replay=replay, exploit=exploit)
     return agent
 
 
@@ -153,10 +159,7 @@ def _reopened(folder: RunFolder, config: RunConfig, env: Environment) -> checkpo
             continue
         explores = isinstance(agent, PCPGConfig) and agent.exploit.num_rounds == 0
         if isinstance(agent, ReplayConfig):
-            # With a task whose exploration was not cut, the task goes on, and its best policy is kept.
-            room = folder.config["agent"]["replay"]["capacity"] - int(arrays[f"{seed}/.explored"])
-            has_task = agent.exploit.backups > 0 and agent.exploit.visit_episodes > 0 and not env.is_reward_free
-            explores = not has_task or room < agent.explore.num_episodes * env.max_steps
+            explores = not _goes_on_with_task(agent, config.limits, env, arrays, seed)
         if explores and isinstance(agent, PCPGConfig) and arrays[f"{seed}/.cover.size"] >= agent.explore.max_policies:
             raise ConfigError(
                 f"the cover of seed {seed} is full ({agent.explore.max_policies} policies): train anew with a larger "
@@ -164,6 +167,18 @@ def _reopened(folder: RunFolder, config: RunConfig, env: Environment) -> checkpo
             )
         arrays[f"{seed}/.phase"] = np.asarray(EXPLORE if explores else EXPLOIT, np.int32)
     return dataclasses.replace(checkpoint, arrays=arrays)
+
+
+def _goes_on_with_task(
+    agent: ReplayConfig, limits: Limits, env: Environment, arrays: dict[str, np.ndarray], seed: int
+) -> bool:
+    """Whether a seed that keeps its data had explored all it would: its task goes on, and its best policy is kept."""
+    if agent.exploit.backups == 0 or agent.exploit.visit_episodes == 0 or env.is_reward_free:
+        return False
+    if arrays[f"{seed}/.quiet"] >= agent.explore.patience:
+        return True
+    has_room = agent.replay.capacity - arrays[f"{seed}/.explored"] >= agent.explore.num_episodes * env.max_steps
+    return bool(arrays[f"{seed}/.closer"] > 0 and has_room and not limits.seconds)  # a closer look found the reward
 
 
 def _checkpoint(folder: RunFolder, notice: Notice = lambda text: None) -> checkpoints.Checkpoint:
