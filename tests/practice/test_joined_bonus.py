@@ -52,21 +52,33 @@ def test_beside_the_cover_the_episodic_bonus_is_added_by_its_weight() -> None:
     assert moved.scale.total == 5
 
 
-@pytest.mark.parametrize("episodic", ["beside", "times"])
-def test_pcpg_trains_the_networks_of_the_episodic_bonus_in_every_round_of_updates(
-    episodic: Any, tmp_path: Path
-) -> None:
+def train(episodic: str, out: Path, **options: Any) -> pcpg.Run:
     config = {
         "ppo": {"num_updates": 2, "num_episodes": 16, "minibatch_size": 32, "hidden": [8]},
         "explore": {"max_policies": 3, "visit_episodes": 8, "num_groups": 4, "episodic": episodic},
         "exploit": {"num_rounds": 1},
     }
-    run = pcpg.train("Chain-v0", "pcpg", config=config, out=tmp_path / "run", progress=False)
+    return pcpg.train("Chain-v0", "pcpg", config=config, out=out, progress=False, **options)
+
+
+@pytest.mark.parametrize("episodic", ["beside", "times"])
+def test_pcpg_trains_the_networks_of_the_episodic_bonus_in_every_round_of_updates(
+    episodic: Any, tmp_path: Path
+) -> None:
+    run = train(episodic, tmp_path / "run")
     rounds = [json.loads(line) for line in (run.path / "metrics.jsonl").read_text().splitlines()]
     losses = [entry.get("train/inverse_loss") for entry in rounds]
     assert losses[0] is None, "the first policy is not trained"
     assert len(losses) == 4 and all(loss > 0 for loss in losses[1:])
     assert losses[1] != losses[2]
+
+
+def test_a_run_with_both_bonuses_that_was_stopped_ends_as_one_left_alone(tmp_path: Path) -> None:
+    whole = train("beside", tmp_path / "whole")
+    train("beside", tmp_path / "stopped", observer=lambda progress: progress.step < 2)
+    again = pcpg.resume(tmp_path / "stopped", progress=False)
+    for name in ("metrics.jsonl", "policy.safetensors", "summary.json"):
+        assert (again.path / name).read_bytes() == (whole.path / name).read_bytes()
 
 
 def test_a_negative_weight_is_refused() -> None:

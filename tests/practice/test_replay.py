@@ -11,13 +11,14 @@ import pytest
 
 import pcpg
 from pcpg.config import KeepConfig, ReplayConfig, ReplayExploitConfig, ReplayExploreConfig
+from pcpg.cover.landmarks import no_landmarks
 from pcpg.envs.deep_sea import DeepSea
 from pcpg.envs.lock import CombinationLock
-from pcpg.practice import replay_data
+from pcpg.practice import fitting, replay_data
 from pcpg.practice.fitting import Episodes
 from pcpg.practice.kept import Batch, Kept
 from pcpg.practice.replay import ReplayAgent
-from pcpg.practice.replay_data import fit_inputs
+from pcpg.practice.replay_data import fit_inputs, refined_landmarks
 from pcpg.runs.metrics import read_metrics
 from pcpg.state import DONE, EXPLOIT
 from pcpg.training.storage import read_data
@@ -82,6 +83,40 @@ def test_transitions_are_left_out_of_a_fit_only_where_more_observations_differ_t
         monkeypatch.setattr(replay_data, "MOST_FITTED", most)
         assert fit_inputs(agent, state).weight.sum() == used
     assert whole.weight.sum() > 1000
+
+
+def test_the_kernel_of_a_task_is_narrower_in_its_second_round_and_in_its_third(solved):
+    agent, state = ReplayAgent(CombinationLock(8), ReplayConfig(), 1), solved[0][1000]
+    scales = [
+        fit_inputs(agent, state._replace(phase=np.int32(EXPLOIT), phase_round=np.int32(at))).landmarks.inverse_scale
+        for at in range(4)
+    ]
+    for scale, narrower in zip(scales, (1, 4, 16, 1), strict=True):
+        np.testing.assert_allclose(scale, narrower * np.asarray(scales[0]))
+
+
+def test_with_shares_among_the_nearest_landmarks_alone_values_hardly_change(solved, monkeypatch):
+    env, state = CombinationLock(8), solved[0][1000]._replace(phase=np.int32(EXPLOIT))
+    given = fit_inputs(ReplayAgent(env, ReplayConfig(), 1), state)
+    (whole,) = ReplayAgent(env, ReplayConfig(), 1).solve([given])
+    monkeypatch.setattr(fitting, "MOST_SHARES", 0)
+    (nearest,) = ReplayAgent(env, ReplayConfig(), 1).solve([given])
+    np.testing.assert_allclose(nearest.value, whole.value, rtol=1e-3)
+    np.testing.assert_allclose(nearest.w, whole.w, atol=1e-3)
+
+
+@pytest.mark.parametrize(("width", "has_root"), [(100.0, False), (0.3, True)])
+def test_landmarks_of_a_task_that_would_be_more_than_allowed_are_spread_out_without_features(width, has_root):
+    kept = Kept((2,), np.dtype(np.float32))
+    codes, _ = kept.numbers_of(np.random.default_rng(0).random((200, 2), np.float32))
+    nothing = np.zeros(200)
+    kept.add(Batch(kept.observations, codes, codes, *(nothing.astype(kind) for kind in (int, float, bool, bool, bool))))
+    agent = ReplayAgent(DeepSea(4), ReplayConfig(KeepConfig(max_landmarks=64)), 1)
+    model = agent.init(0).model._replace(landmarks=no_landmarks(np.full(2, width), 64))
+    state = agent.init(0)._replace(kept=kept, model=model)
+    found = refined_landmarks(agent, state, np.arange(200))
+    assert (int(found.count) == 64) is not has_root
+    assert np.asarray(found.root).any() == has_root
 
 
 def test_the_kept_transitions_fall_into_whole_episodes(solved):
