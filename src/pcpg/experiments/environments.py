@@ -248,20 +248,30 @@ COLUMNS = {
 
 def table(summary: Summary) -> str:
     """Two tables: a row for each environment with how many seeds solved it, and one for each of its algorithms."""
-    names = ("environment", "chosen", "steps per seed", *COLUMNS.values(), "worse than PPO")
+    columns = {name: text for name, text in COLUMNS.items() if any(row["column"] == name for row in summary["cells"])}
+    names = ("environment", "chosen", "steps per seed", *columns.values(), "worse than PPO")
     lines = [f"| {' | '.join(names)} |", "|---" * len(names) + "|"]
     for task, about in ((name, task.about) for name, task in TASKS.items()):
         rows = {row["column"]: row for row in summary["cells"] if row["task"] == task}
         if AUTO not in rows:
             continue
         ours = rows[AUTO]
-        solved = [f"{rows[name]['successes']}/{rows[name]['seeds']}" if name in rows else "" for name in COLUMNS]
-        if not solved[list(COLUMNS).index(ours["algo"])]:
-            solved[list(COLUMNS).index(ours["algo"])] = "as chosen"
+        solved = [_entry(rows, name, task, ours["algo"]) for name in columns]
         steps, worse = f"{ours['env_steps_per_seed'] / 1e3:,.0f}k", {None: "", False: "no", True: "yes"}
         entries = (about, f"`{ours['algo']}`", steps, f"**{solved[0]}**", *solved[1:], worse[ours["worse_than_ppo"]])
         lines.append(f"| {' | '.join(entries)} |")
     return "\n".join([*lines, "", _whole_table(summary)])
+
+
+def _entry(rows: dict[str, Record], column: str, task: str, chosen: str) -> str:
+    """How many seeds solved a task, or why that is not known."""
+    if column in rows:
+        return f"{rows[column]['successes']}/{rows[column]['seeds']}"
+    if column == chosen:
+        return "as chosen"
+    if column == NORMALISED and chosen == "pcpg-replay":
+        return "no networks"
+    return "too long" if column == "pcpg-replay" and task in TOO_LONG else ""
 
 
 def _order(record: Record) -> tuple[int, int]:
