@@ -9,7 +9,7 @@ from gymnasium import spaces
 
 from pcpg.envs import make
 from pcpg.envs.adapters.names import register_function
-from pcpg.practice.look import lines, look
+from pcpg.practice.look import _good, lines, look  # pyright: ignore[reportPrivateUsage]
 
 
 class Walk(gymnasium.Env[Any, Any]):
@@ -52,3 +52,12 @@ def test_a_maze_pays_nothing_and_starts_alike(cli: Callable[..., Any]) -> None:
     assert answer.json["kind"] == "image" and answer.json["is_paid"] is False and answer.json["first"] == 1
     assert "every episode returned 0, so random play meets nothing to learn from" in answer.err.replace("\n", " ")
     assert cli("look", "Mase-v0").code == 2
+
+
+def test_an_end_at_the_time_limit_is_nothing_good() -> None:
+    rewards, alive = -np.ones((4, 2)), np.ones((4, 2), bool)
+    terminated = np.zeros((4, 2), bool)
+    terminated[-1] = True
+    assert _good(rewards, terminated, alive, 1.0) == 0.0
+    alive[2:, 0], terminated[1, 0], terminated[-1, 0] = False, True, False
+    assert _good(rewards, terminated, alive, 1.0) == 0.5

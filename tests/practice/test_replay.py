@@ -119,6 +119,29 @@ def test_landmarks_of_a_task_that_would_be_more_than_allowed_are_spread_out_with
     assert np.asarray(found.root).any() == has_root
 
 
+@pytest.mark.parametrize(
+    ("lengths", "cut", "is_good"),
+    [
+        ([4, 4, 4, 4], False, False),  # all end at the limit, which is called an end
+        ([4, 2, 3, 1], False, True),
+        ([4, 2, 3, 4], False, False),  # two are not enough
+        ([4, 2, 3, 4], True, True),  # the limit is called one, so that an end at it is real
+    ],
+)
+def test_where_every_step_costs_an_end_is_good_unless_it_is_the_time_limit(lengths, cut, is_good):
+    kept = Kept((1,), np.dtype(np.float32))
+    alive = np.arange(4)[:, None] < np.array([*lengths, 4])
+    last = np.arange(4)[:, None] == np.array([*lengths, 4]) - 1
+    truncated = last & (np.arange(5) == 4) & cut
+    observations = np.random.default_rng(0).random((5, 5, 1), np.float32)
+    kept.add(
+        kept.batch_of(
+            Episodes(observations, np.zeros((4, 5), int), -np.ones((4, 5)), last & ~truncated, truncated, alive, None)
+        )
+    )
+    assert kept.has_success == is_good
+
+
 def test_the_kept_transitions_fall_into_whole_episodes(solved):
     for state in solved[0].values():
         kept, episodes = state.kept, state.kept.episodes()

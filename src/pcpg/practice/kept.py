@@ -90,8 +90,13 @@ class Kept:
     def has_success(self) -> bool:
         """Whether something good was met often enough to learn: rewards above 0, or ends where every step costs."""
         rewards = self.column("reward")
-        good = rewards > 0 if rewards.max(initial=-np.inf) >= 0 else self.column("terminated")
-        return int(np.count_nonzero(good)) >= ENOUGH
+        if rewards.max(initial=-np.inf) >= 0:
+            return int(np.count_nonzero(rewards > 0)) >= ENOUGH
+        ends = int(np.count_nonzero(self.column("terminated")))
+        if ends >= ENOUGH and not self.column("truncated").any():  # the time limit may be called an end too
+            lengths = [len(places) for places in self.episodes()]
+            ends = sum(length < max(lengths) for length in lengths)
+        return ends >= ENOUGH
 
     def first_codes(self, number: int) -> np.ndarray:
         """Observations at which the newest episodes began, `number` of them, repeated where they are fewer."""

@@ -176,7 +176,8 @@ def _good(rewards: np.ndarray, terminated: np.ndarray, alive: np.ndarray, by_act
     | others                     | it earned, at a step, more than 0 and than the usual reward |
     """
     paid = rewards[alive].astype(np.float64)
-    lengths, ended = alive.sum(axis=0), terminated.any(axis=0)
+    lengths = alive.sum(axis=0)
+    ended = terminated.any(axis=0) & (lengths < len(alive))
     if np.ptp(paid) < 1e-9:
         return float(np.mean(lengths > lengths.min() if paid[0] > 0 else ended if paid[0] < 0 else False * ended))
     values, counts = np.unique(np.round(paid, 9), return_counts=True)
