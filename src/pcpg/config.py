@@ -296,8 +296,9 @@ class ReplayExploitConfig:
     backups: int = -1
     """Backups of the fit; 0: no exploitation; -1: 2 * max_steps."""
     refine: float = 4.0
-    """Values of the task have landmarks of their own, with a kernel this many times narrower; in the second round of a
-    task 4 and in the third 16 times narrower still, and so on in turns."""
+    """Values of the task have landmarks of their own, with a kernel this many times narrower. Where its policy falls
+    short of them, other grains are tried: 4 and 16 times narrower kernels, and where short observations hardly come
+    again 512 and 2,048 landmarks that are evenly spaced, before these."""
     visit_episodes: int = 32
     """Episodes played to evaluate the policy; their steps count. 0: none, and no return is known."""
     steps: int = -1

@@ -6,6 +6,7 @@ import pytest
 from pcpg.cover.landmarks import (
     NEAREST,
     SHARP,
+    as_wide_as_apart,
     averages,
     extend_landmarks,
     inverse_scale_of,
@@ -135,3 +136,14 @@ def test_spaced_landmarks_end_when_they_are_full_and_take_no_row_that_is_not_all
     spaced = spaced_landmarks(no_landmarks(np.ones(3), 4), X, allowed, 1e-6)
     assert int(spaced.count) == 4
     assert all((X[:10] == place).all(axis=1).any() for place in np.asarray(spaced.places))
+
+
+def test_shares_of_spaced_landmarks_are_as_wide_as_they_lie_apart_so_that_every_row_has_several():
+    spaced = spaced_landmarks(no_landmarks(np.ones(3), 16), X, ALL, 0.0)
+    wide = as_wide_as_apart(spaced)
+    places = np.asarray(wide.places)
+    reach = 1 / SHARP  # the width of shares, in scaled units
+    np.testing.assert_allclose(np.sqrt(np.square(places[:-1] - places[-1]).sum(-1).min()), reach, rtol=1e-5)
+    nearest = np.square(X[:, None] * np.asarray(wide.inverse_scale) - places[None]).sum(-1).min(axis=1)
+    assert np.sqrt(nearest).max() <= reach * (1 + 1e-5)
+    assert np.all(np.sort(np.asarray(wide.shares(X)), axis=1)[:, -1] < 0.99)

@@ -37,6 +37,38 @@ def test_values_of_a_task_are_those_of_value_iteration():
     np.testing.assert_allclose(w[BACK, :LENGTH], 0.9 * best, rtol=1e-3)
 
 
+def line(offset):
+    """A line with 5 landmarks: right leads 0.02 on, left back, and further right pays more. Left was taken there."""
+    places = np.linspace(0.0, 1.0, 5)
+    begun = np.concatenate([places[:-1] - offset, places[1:] + offset]).clip(0.0, 0.99)
+    action = np.repeat(np.array([ON, BACK], np.int32), 4)
+    moved = begun + np.where(action == ON, 0.02, -0.02)
+    x = np.concatenate([begun, moved.clip(0.0, 1.0)])
+    shares = np.maximum(0.0, 1 - np.abs(x[:, None] - places) / 0.25)  # linear between neighbours
+    return Transitions(
+        shares=shares.astype(np.float32),
+        bonus=np.zeros((16, 2), np.float32),
+        row=np.arange(8, dtype=np.int32),
+        next_row=np.arange(8, 16, dtype=np.int32),
+        action=action,
+        reward=x[8:].astype(np.float32) * 0.1,
+        live=np.ones(8, np.float32),
+        weight=np.full(8, 100.0, np.float32),
+    )
+
+
+def test_values_to_act_by_compare_actions_as_if_they_had_been_taken_at_the_same_places():
+    found = fit(line(0.1), num_actions=2, backups=40, gamma=0.9, low=0.0, high=1.0, explore=False)
+    w, played = np.asarray(found.w), np.asarray(found.played)
+    assert np.all(w[BACK, [1, 3]] > w[ON, [1, 3]])  # left looks better, for it was taken where all is better
+    assert np.all(played[ON, 1:4] > played[BACK, 1:4])
+
+
+def test_values_to_act_by_are_the_mean_targets_where_every_landmark_is_a_place_of_its_own():
+    found = fit(chain(), num_actions=2, backups=40, gamma=0.9, low=0.0, high=1.0, explore=False)
+    np.testing.assert_allclose(found.played, found.w, atol=1e-6)
+
+
 def test_fewer_backups_than_the_way_is_long_do_not_hear_of_its_end():
     assert values(chain(), backups=LENGTH - 1)[ON, 0] == 0.0
     assert values(chain(), backups=LENGTH + 1)[ON, 0] > 0.5

@@ -82,10 +82,13 @@ def test_ppo_walks_to_the_far_end_of_a_corridor_that_pays_nothing_on_the_way() -
     import pcpg
 
     class Corridor(gymnasium.Env):
-        """24 places; the last pays 1 and the step there ends the episode. Every episode has another colour."""
+        """16 places, each left by another action than the one before; the last pays 1 and ends the episode.
 
-        observation_space, action_space = spaces.Box(0.0, 1.0, (32,)), spaces.Discrete(4)
-        max_steps = 30
+        Every episode has another colour. Where one action led to the end, a policy that drifts could come there too.
+        """
+
+        observation_space, action_space = spaces.Box(0.0, 1.0, (24,)), spaces.Discrete(4)
+        max_steps = 32
 
         def reset(self, *, seed=None, options=None):
             super().reset(seed=seed)
@@ -93,11 +96,11 @@ def test_ppo_walks_to_the_far_end_of_a_corridor_that_pays_nothing_on_the_way() -
             return self.seen(), {}
 
         def seen(self):
-            return np.concatenate([np.eye(24)[self.place], self.colour]).astype(np.float32)
+            return np.concatenate([np.eye(16)[self.place], self.colour]).astype(np.float32)
 
         def step(self, action):
-            self.place = self.place + 1 if action == 0 else max(self.place - 1, 0)
-            return self.seen(), float(self.place == 23), self.place == 23, False, {}
+            self.place = self.place + 1 if action == self.place % 4 else max(self.place - 1, 0)
+            return self.seen(), float(self.place == 15), self.place == 15, False, {}
 
     small = {"num_updates": 10, "num_episodes": 32, "minibatch_size": 64, "hidden": (32,)}
     runs = {

@@ -18,7 +18,7 @@ from pcpg.practice import fitting, replay_data
 from pcpg.practice.fitting import Episodes
 from pcpg.practice.kept import Batch, Kept
 from pcpg.practice.replay import ReplayAgent
-from pcpg.practice.replay_data import fit_inputs, refined_landmarks
+from pcpg.practice.replay_data import GRAINS, SMOOTH_GRAINS, fit_inputs, grain_of, grains_for, refined_landmarks
 from pcpg.runs.metrics import read_metrics
 from pcpg.state import DONE, EXPLOIT
 from pcpg.training.storage import read_data
@@ -107,16 +107,36 @@ def test_with_shares_among_the_nearest_landmarks_alone_values_hardly_change(solv
 
 @pytest.mark.parametrize(("width", "has_root"), [(100.0, False), (0.3, True)])
 def test_landmarks_of_a_task_that_would_be_more_than_allowed_are_spread_out_without_features(width, has_root):
-    kept = Kept((2,), np.dtype(np.float32))
-    codes, _ = kept.numbers_of(np.random.default_rng(0).random((200, 2), np.float32))
-    nothing = np.zeros(200)
-    kept.add(Batch(kept.observations, codes, codes, *(nothing.astype(kind) for kind in (int, float, bool, bool, bool))))
+    kept = kept_of_rows(np.random.default_rng(0).random((200, 2), np.float32))
     agent = ReplayAgent(DeepSea(4), ReplayConfig(KeepConfig(max_landmarks=64)), 1)
     model = agent.init(0).model._replace(landmarks=no_landmarks(np.full(2, width), 64))
     state = agent.init(0)._replace(kept=kept, model=model)
     found = refined_landmarks(agent, state, np.arange(200))
     assert (int(found.count) == 64) is not has_root
     assert np.asarray(found.root).any() == has_root
+
+
+def kept_of_rows(rows):
+    kept = Kept(rows.shape[1:], rows.dtype)
+    codes, _ = kept.numbers_of(rows)
+    nothing = np.zeros(len(rows))
+    kept.add(Batch(rows[:0], codes, codes, *(nothing.astype(kind) for kind in (int, float, bool, bool, bool))))
+    return kept
+
+
+def test_a_task_is_tried_with_each_grain_and_then_with_the_best_and_the_others_in_turns(solved):
+    state = solved[0][1000]._replace(phase=np.int32(EXPLOIT), best_grain=np.int32(2))
+    turns = [grain_of(state._replace(phase_round=np.int32(turn))) for turn in range(9)]
+    assert turns == [0, 1, 2, 2, 0, 2, 1, 2, 2]
+
+
+def test_values_are_interpolated_where_short_observations_hardly_come_again(solved):
+    rng, state = np.random.default_rng(0), solved[0][1000]
+    short, again = rng.random((1000, 2), np.float32), rng.integers(25, size=(1000, 2)).astype(np.float32)
+    for rows, grains in ((short, SMOOTH_GRAINS), (short[:400], GRAINS), (again, GRAINS)):
+        assert grains_for(state._replace(kept=kept_of_rows(rows))) == grains
+    long = rng.random((1000, 40), np.float32)
+    assert grains_for(state._replace(kept=kept_of_rows(long))) == GRAINS
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ from tests.sweeps.test_sweep import KEPT
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.timeout(900),  # a cluster starts a dozen processes: minutes on a machine that has other work
     pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed: pip install 'pcpg[ray]'"),
     pytest.mark.filterwarnings("ignore"),  # Ray's own
 ]

@@ -209,6 +209,14 @@ def spaced_landmarks(empty: Landmarks, x: Float[Array, "n size"], allowed: Bool[
     return Landmarks(jnp.asarray(empty.inverse_scale), places, jnp.asarray(empty.root), count)
 
 
+def as_wide_as_apart(spaced: Landmarks) -> Landmarks:
+    """Spaced landmarks whose shares are as wide as the last of them lies from the others: no place is far from all."""
+    places, last = np.asarray(spaced.places), int(spaced.count) - 1
+    apart = np.sqrt(np.min(np.sum(np.square(places[:last] - places[last]), axis=1)))
+    factor = np.float32(1.0 / (SHARP * max(float(apart), 1e-6)))
+    return Landmarks(spaced.inverse_scale * factor, places * factor, np.asarray(spaced.root), np.asarray(spaced.count))
+
+
 def inverse_scale_of(
     x: Shaped[np.ndarray, "n size"], places: Shaped[np.ndarray, "m size"], ratio: float, most: int = 500
 ) -> Float[np.ndarray, " size"]:

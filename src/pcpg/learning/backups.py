@@ -6,6 +6,12 @@
     explore   target = gamma max over a' of max(f, b)(s', a')               the largest bonus still ahead
     exploit   target = r + gamma max over a' of f(s', a')
 
+The mean of a landmark is over transitions that begin near it, those of one action in other places than those of the
+next. Where a step leads less far than landmarks lie apart, that matters more than the action. So the values by which a
+task is played (`at_one_place`) are what they would be had all actions been taken at the same places:
+
+    w[a, m] - (mean of V(s) over the transitions with a near m - the same over those with any action)
+
 An averager never expands distances (Gordon 1995), so backups converge whatever the data; least squares in the same
 features did not, on MountainCar. Every fit starts from f = 0: values come from below, and nothing stale keeps itself
 alive. After as many backups as an episode has steps, the end of an episode has been heard at its start.
@@ -43,6 +49,7 @@ class Fitted(NamedTuple):
 
     w: Float[jax.Array, "A M"]
     change: Float[jax.Array, ""]  # the largest change of a target in the last backup
+    played: Float[jax.Array, "A M"]  # values by which to act: of a task `at_one_place`, else w
 
 
 def fit(
@@ -85,4 +92,22 @@ def fit(
     start = jnp.zeros_like(mass)
     first = (start, targets(start), jnp.float32(0.0))
     (w, _, change), _ = jax.lax.scan(backup, first, None, length=backups)
-    return Fitted(w, change)
+    if explore:
+        return Fitted(w, change, w)
+    value = jnp.max(values_at(kept.shares, w, low, high), axis=-1)
+    return Fitted(w, change, at_one_place(w, spread(kept.shares, count * value), mass))
+
+
+def at_one_place(
+    w: Float[Array, "A M"], begun: Float[Array, "A M"], mass: Float[Array, "A M"]
+) -> Float[jax.Array, "A M"]:
+    """Values of landmarks less what they owe to where their transitions began.
+
+    Args:
+        w: Mean targets.
+        begun: Sums of the values at which transitions began.
+        mass: Weights of the transitions, `RIDGE` included.
+    """
+    begun, weight = jnp.asarray(begun), jnp.sum(jnp.asarray(mass) - RIDGE, axis=0)
+    usual = jnp.sum(begun, axis=0) / jnp.maximum(weight, 1e-6)
+    return w - ((begun + RIDGE * usual) / mass - usual)

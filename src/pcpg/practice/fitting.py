@@ -195,4 +195,4 @@ def fit_values(inputs: FitInputs, *, backups: int, gamma: float, explore: bool) 
     first = inputs.first_row
     f = values_at(jax.tree.map(lambda leaf: leaf[first], shares), found.w, **limits)
     value = jnp.mean(jnp.max(optimistic(f, bonus[first]) if explore else f, axis=-1))
-    return FitOutputs(found.w, found.change, value)
+    return FitOutputs(found.played, found.change, value)

@@ -43,9 +43,10 @@ from pcpg.practice.fitting import (
 from pcpg.practice.kept import Kept
 from pcpg.practice.program import Programs, in_threads
 from pcpg.practice.replay_data import (
-    FINER,
     FIRST_LANDMARKS,
     fit_inputs,
+    grain_of,
+    grains_for,
     kept_of,
     met_in,
     seen_in,
@@ -184,6 +185,7 @@ class ReplayAgent:
             closer=int32(0),
             tried_at=np.asarray(0, np.int64),
             tries=np.asarray(False),
+            best_grain=int32(0),
             batches=int32(0),
             explored=np.asarray(0, np.int64),
             cover=no_members(actions, room),
@@ -293,8 +295,11 @@ class ReplayAgent:
 
     def _exploit(self, state: ReplayState) -> Any:
         first = {"best_return": np.asarray(-np.inf)} if state.phase_round == 0 or state.tries else {}
+        grain, state = grain_of(state), state._replace(**first)
         done = yield from task_round(Explored(state.model, state.cover, state.cover.weights))
-        state, metrics = after_round(self.env, state._replace(**first), done)
+        before = state.best_return
+        state, metrics = after_round(self.env, state, done)
+        state = state._replace(best_grain=int32(grain)) if state.best_return > before else state
         if not self.config.exploit.visit_episodes:
             return state._replace(phase=int32(DONE)), Report(plain(metrics), None)
         seen, nothing = done.seen, np.zeros(0, np.float32)
@@ -317,12 +322,13 @@ class ReplayAgent:
     def _tries_left(self, state: ReplayState) -> int:
         """How often the policy of a task may still be played and learned from, with whole episodes.
 
-        Where nothing is said of it: with a quarter of the steps that exploration took, at least once with each kernel;
+        Where nothing is said of it: with a quarter of the steps that exploration took, at least once with each grain;
         with all of a budget, or MOST_TRIED, where it is known what return is enough and none was.
         """
         exploit, size = self.config.exploit, kept_of(state).size
         evaluation = exploit.visit_episodes * self.env.max_steps
-        steps = exploit.steps if exploit.steps >= 0 else max(int(state.explored) // 4, (len(FINER) - 1) * evaluation)
+        each_grain = (len(grains_for(state)) - 1) * evaluation
+        steps = exploit.steps if exploit.steps >= 0 else max(int(state.explored) // 4, each_grain)
         if exploit.steps < 0 and self.env.solved_return is not None and state.best_return < self.env.solved_return:
             steps = max(steps, self.config.replay.capacity if self.has_budget else MOST_TRIED)
         # Where it was explored too, the first evaluation is none of the steps that learning is allowed.

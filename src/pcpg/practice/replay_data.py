@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import jax
 import numpy as np
 
-from pcpg.cover.landmarks import Landmarks, inverse_scale_of, no_landmarks
+from pcpg.cover.landmarks import Landmarks, as_wide_as_apart, inverse_scale_of, no_landmarks
 from pcpg.cover.pairs import Pairs, pairs_of
 from pcpg.cover.rollin import RollIn
 from pcpg.policies.kernel import GreedyPolicy, MemberPolicy
@@ -43,9 +43,23 @@ MANY_LANDMARKS, MOST_PLACED = 1024, 2**35
 which is the time, but four for each landmark."""
 WAITS = 0.1
 """Visits of a pair are counted when they are this share of those counted before."""
-FINER = (1.0, 4.0, 16.0)
-"""How much narrower the kernel is in the first round of a task, the second and so on: where a policy does not earn what
-its values promise, they may have been too coarse. The best policy is kept."""
+
+
+class Grain(NamedTuple):
+    """How finely the values of a task are told apart."""
+
+    finer: float = 1.0  # how much narrower the kernel is than `exploit.refine` makes it
+    spaced: int = 0  # landmarks, evenly spaced, with shares as wide as they lie apart; 0: those that the kernel needs
+
+
+GRAINS = (Grain(), Grain(4.0), Grain(16.0))
+"""Where a policy does not earn what its values promise, they may have been too coarse: a task is tried with the first,
+then with the second and so on, and after that with the best of them and the others in turns. The best policy is kept.
+"""
+SMOOTH_GRAINS = (Grain(spaced=512), Grain(spaced=2048), Grain(), Grain(4.0))
+"""The same where observations are short and hardly come again: values between evenly spaced ones are interpolated."""
+SHORT, NEW_ONES = 16, 0.5
+"""Entries of such an observation at most, and how many different ones there are at least, as a share of all steps."""
 COARSE = 0.25
 """Tolerance of the landmarks of a task: values need fewer of them than covariances, for so narrow a kernel."""
 
@@ -60,7 +74,9 @@ def fit_inputs(agent: "ReplayAgent", state: ReplayState) -> FitInputs:
     kept, exploring = kept_of(state), state.phase == EXPLORE
     pairs = len(agent.candidates) * state.model.landmarks.capacity
     room = (agent.config.replay.pool or min(max(8 * pairs, 4096), 65_536)) * (1 if exploring else 4)
-    index = _some(state, state.sample.places, room, 1)
+    is_smooth = not exploring and grains_for(state) == SMOOTH_GRAINS
+    # The sample is of what was new when it came; the values of a task are told apart by all that was done at a place.
+    index = np.arange(kept.size) if is_smooth else _some(state, state.sample.places, room, 1)
     marks = state.model.landmarks if exploring else refined_landmarks(agent, state, index)
     most = max(MOST_SHARES // (2 * marks.capacity), MOST_FITTED)
     if not exploring and len(np.unique(kept.column("code")[index])) > most:
@@ -334,15 +350,33 @@ def placed(agent: "ReplayAgent", scale: np.ndarray, x: np.ndarray, number: int, 
             return found
 
 
+def grains_for(state: ReplayState) -> tuple[Grain, ...]:
+    """The grains with which a task is tried, by what observations were met."""
+    seen, steps = kept_of(state).observations, kept_of(state).size
+    is_smooth = seen[0].size <= SHORT and len(seen) > max(SMOOTH_GRAINS[0].spaced, NEW_ONES * steps)
+    return SMOOTH_GRAINS if is_smooth else GRAINS
+
+
+def grain_of(state: ReplayState) -> int:
+    """The number of the grain with which a task is tried next."""
+    grains, turn = len(grains_for(state)), 0 if state.tries else int(state.phase_round)
+    if turn < grains:
+        return turn
+    return int(state.best_grain) if (turn - grains) % 2 == 0 else (turn - grains) // 2 % grains
+
+
 def refined_landmarks(agent: "ReplayAgent", state: ReplayState, index: np.ndarray) -> Landmarks:
-    """Landmarks of a narrower kernel, for the values of a task; how narrow depends on its round."""
-    kept, closer = kept_of(state), 1.0 if state.tries else FINER[int(state.phase_round) % len(FINER)]
+    """Landmarks for the values of a task, of a narrower kernel than the cover's."""
+    kept, grain, most = kept_of(state), grains_for(state)[grain_of(state)], agent.config.replay.max_landmarks
     codes = np.unique(kept.column("code")[index])
-    scale, most = np.asarray(state.model.landmarks.inverse_scale), agent.config.replay.max_landmarks
-    scale, x = scale * np.float32(agent.config.exploit.refine * closer), table_of_rows(kept.observations[codes])
-    if len(codes) > most:
-        allowed = np.arange(len(x)) < len(codes)
-        (spaced,) = agent.space([PlaceInputs(no_landmarks(scale, most), x, allowed, np.float32(COARSE))])
+    scale = np.asarray(state.model.landmarks.inverse_scale) * np.float32(agent.config.exploit.refine * grain.finer)
+    x = table_of_rows(kept.observations[codes])
+    wanted = min(grain.spaced or most, most)
+    if len(codes) > wanted:
+        given = no_landmarks(scale, wanted), x, np.arange(len(x)) < len(codes)
+        (spaced,) = agent.space([PlaceInputs(*given, np.float32(0.0 if grain.spaced else COARSE))])
+        if grain.spaced:
+            return as_wide_as_apart(spaced)
         if int(spaced.count) == most:  # so many that it does not matter how well they are chosen
             return spaced
     return placed(agent, scale, x, len(codes), COARSE)
