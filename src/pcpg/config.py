@@ -261,7 +261,7 @@ class ReplayExploreConfig:
     backups: int = 0
     """Backups per fit; 0: max_steps."""
     discount: float = 5.0
-    """The discount factor is 1 - 1 / (this * max_steps)."""
+    """The discount factor of the bonus ahead is 1 - 1 / (this * max_steps)."""
     min_value: float = 0.2
     """Exploration ends when the largest bonus that the start promises was below this ..."""
     patience: int = 5
@@ -299,6 +299,9 @@ class ReplayExploitConfig:
     """Values of the task have landmarks of their own, with a kernel this many times narrower. Where its policy falls
     short of them, other grains are tried: 4 and 16 times narrower kernels, and where short observations hardly come
     again 512 and 2,048 landmarks that are evenly spaced, before these."""
+    discount: float = 20.0
+    """The discount factor of the reward is 1 - 1 / (this * max_steps): the end of an episode counts for 5% less than
+    its start."""
     visit_episodes: int = 32
     """Episodes played to evaluate the policy; their steps count. 0: none, and no return is known."""
     steps: int = -1
@@ -312,7 +315,7 @@ class ReplayExploitConfig:
     all steps are taken that are allowed."""
 
     def __post_init__(self) -> None:
-        positive(self, "refine")
+        positive(self, "refine", "discount")
         if self.steps < -1:
             raise ValueError(f"steps must be -1 (by the formula) or more, got {self.steps}")
         if self.steps > 0 and self.visit_episodes == 0:

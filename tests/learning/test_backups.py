@@ -96,9 +96,30 @@ def test_a_place_without_weight_counts_for_nothing():
     assert values(wrong, high=100.0)[ON].max() <= 1.0
 
 
-def test_one_transition_is_believed_but_for_the_ridge():
-    one = chain(count=1.0)
-    np.testing.assert_allclose(values(one, backups=1)[ON, LENGTH - 1], 1 / (1 + RIDGE), rtol=1e-5)
+def test_one_transition_is_believed_but_for_the_ridge_and_by_a_task_for_its_square():
+    one, new = chain(count=1.0), np.zeros((STATES, 2))
+    new[LENGTH] = 1.0  # the bonus of what the last step leads to
+    one = one._replace(bonus=np.asarray(new, np.float32), reward=np.zeros(2 * LENGTH, np.float32))
+    one = one._replace(live=np.ones(2 * LENGTH, np.float32))
+    found = values(one, backups=1, explore=True)[ON, LENGTH - 1]
+    np.testing.assert_allclose(found, 0.9 / (1 + RIDGE), rtol=1e-5)
+    found = values(chain(count=1.0), backups=1)[ON, LENGTH - 1]
+    np.testing.assert_allclose(found, 1 / (1 + RIDGE**2), rtol=1e-6)
+
+
+def test_a_reward_met_once_at_the_end_of_a_long_way_that_was_walked_once_is_not_drowned_by_doubts():
+    place = np.arange(100, dtype=np.int32)
+    way = Transitions(
+        shares=np.eye(101, dtype=np.float32),
+        bonus=np.zeros((101, 2), np.float32),
+        row=place,
+        next_row=place + 1,
+        action=np.zeros(100, np.int32),
+        reward=(place == 99).astype(np.float32),
+        live=(place < 99).astype(np.float32),
+        weight=np.ones(100, np.float32),
+    )
+    assert values(way, backups=200, gamma=1.0)[0, 0] > 0.98
 
 
 def test_the_change_of_the_last_backup_vanishes_once_all_is_heard():
@@ -122,7 +143,8 @@ def test_many_rows_are_computed_as_in_double_precision_whatever_the_compiler_mak
     for _ in range(5):
         total[:] = 0.0
         np.add.at(total, (action, row), y)
-        w = (total @ shares - RIDGE) / (count @ shares + RIDGE)
+        doubt = RIDGE**2 / np.maximum(count @ shares, RIDGE**2)
+        w = (total @ shares - doubt) / (count @ shares + doubt)
         y = reward + 0.999 * live * np.clip(shares @ w.T, -1, 1).max(1)[nexts]
     for _ in range(2):
         found = jax.jit(lambda kept: fit(kept, **settings))(kept)

@@ -4,6 +4,7 @@ EXPERIMENTS = {
     "replay": "pcpg.experiments.replay:EXPERIMENT",
     "lock": "pcpg.experiments.lock:EXPERIMENT",
     "environments": "pcpg.experiments.environments:EXPERIMENT",
+    "unseen": "pcpg.experiments.unseen:EXPERIMENT",
     "maze": "pcpg.experiments.maze:EXPERIMENT",
     "mountaincar": "pcpg.experiments.mountaincar:EXPERIMENT",
     "table1": "pcpg.experiments.table1.command:ReproduceTable1",

@@ -13,7 +13,7 @@ range from PPO's least to what counts as solved, and a one-sided Welch test at 5
 import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from scipy import stats
@@ -72,6 +72,18 @@ TASKS: dict[str, Task] = {
     "doorkey": Task("gymnasium:MiniGrid-DoorKey-6x6-v0", {}, "solved", 0.9, "MiniGrid DoorKey 6x6"),
     "fourrooms": Task("gymnasium:MiniGrid-FourRooms-v0", {}, "solved", 0.9, "MiniGrid FourRooms"),
 }
+UNSEEN: dict[str, Task] = {
+    "acrobot": Task("gymnasium:Acrobot-v1", {}, "return", -100.0, "Acrobot"),
+    "pendulum": Task("gymnasium:Pendulum-v1", {}, "return", -200.0, "Pendulum"),
+    "lake": Task("gymnasium:FrozenLake-v1", {}, "return", 0.7, "FrozenLake 4x4, slippery"),
+    # The last of five rewards is the larger one, 1.1 instead of 1.
+    "chain": Task("bsuite:discounting_chain", {"mapping_seed": 4}, "return", 1.09, "discounting chain (bsuite)"),
+    "catch": Task("bsuite:catch", {}, "return", 0.9, "catch (bsuite)"),
+    "keycorridor": Task("gymnasium:MiniGrid-KeyCorridorS3R1-v0", {}, "solved", 0.9, "MiniGrid KeyCorridor S3 R1"),
+    "multiroom-n4": Task("gymnasium:MiniGrid-MultiRoom-N4-S5-v0", {}, "solved", 0.9, "MiniGrid MultiRoom N4 S5"),
+}
+"""Those of experiments/unseen.py, on which nothing was tuned."""
+EVERY = TASKS | UNSEEN
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,12 +99,15 @@ class Flags(harness.Flags):
     """Folder of the results; cells that are done there are not run again."""
     tasks: tuple[str, ...] = tuple(TASKS)
     """Which environments."""
+    experiment: ClassVar[str] = "environments"
+    seeds_of: ClassVar[dict[Scale, int]] = SEEDS
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        unknown = set(self.tasks) - set(TASKS)
+        valid = type(self).tasks
+        unknown = set(self.tasks) - set(valid)
         if unknown:
-            raise ValueError(f"unknown task {sorted(unknown)[0]!r}; valid: {', '.join(TASKS)}")
+            raise ValueError(f"unknown task {sorted(unknown)[0]!r}; valid: {', '.join(valid)}")
 
 
 def cells(flags: Flags, records: list[Record]) -> Iterator[Cell]:
@@ -102,7 +117,7 @@ def cells(flags: Flags, records: list[Record]) -> Iterator[Cell]:
     """
     kept = harness.read_records(EXPERIMENT, Path(flags.out))
     for algo in flags.chosen(ALGOS):
-        for name in (known for known in TASKS if known in flags.tasks):
+        for name in (known for known in EVERY if known in flags.tasks):
             chosen = {r["algo"] for r in (*kept, *records) if (r["task"], r["column"]) == (name, AUTO)}
             if algo == "pcpg-replay" and (chosen == {algo} or name in TOO_LONG):
                 continue
@@ -119,8 +134,8 @@ def steps_used(records: list[Record], task: str) -> int:
 
 def make_cell(flags: Flags, name: str, algo: str, budget: int = 0) -> Cell:
     """The run of one algorithm on one task; `budget` is that of a baseline, 0 for the default."""
-    task = TASKS[name]
-    seeds = flags.seeds or SEEDS[flags.scale]
+    task = EVERY[name]
+    seeds = flags.seeds or flags.seeds_of[flags.scale]
     if algo in (*FIXED, NORMALISED) and not flags.seeds:
         seeds = min(seeds, FIXED_SEEDS)
     limits = Limits(steps=budget or (SMOKE_STEPS if flags.scale == "smoke" else STEPS))
@@ -135,14 +150,14 @@ def make_cell(flags: Flags, name: str, algo: str, budget: int = 0) -> Cell:
         if isinstance(config.agent, BaselineConfig):  # where PC-PG needed very little, a baseline has more
             least = fewest_steps(config.agent, config.checked().make_env())
             config = dataclasses.replace(config, limits=Limits(steps=max(limits.steps, least)))
-    command = f"pcpg reproduce environments --scale {flags.scale} --tasks {name} --algos {algo}"
+    command = f"pcpg reproduce {flags.experiment} --scale {flags.scale} --tasks {name} --algos {algo}"
     return Cell(f"{name}-{algo}", config.resolved(), f"{command} --seeds {seeds} --seed {flags.seed}")
 
 
 def measure(run: Run) -> Record:
     """Returns of the final policies over fresh episodes of the environment's own length, and each seed's history."""
-    name = max((known for known in TASKS if run.path.name.startswith(f"{known}-")), key=len)
-    task, played = TASKS[name], run.evaluate(EVALUATION)
+    name = max((known for known in EVERY if run.path.name.startswith(f"{known}-")), key=len)
+    task, played = EVERY[name], run.evaluate(EVALUATION)
     solved = [float(share) for share in np.mean(played.returns > 0, axis=1)]
     reached = played.mean_return if task.measure == "return" else solved
     return harness.facts_of(
@@ -174,7 +189,7 @@ def _row(record: Record) -> Record:
         "column": record["column"],
         "algo": record["algo"],
         **harness.share_solved(record["successes"], len(record["seeds"])),
-        "rule": _rule(TASKS[record["task"]]),
+        "rule": _rule(EVERY[record["task"]]),
         "final_return": [round(value, 3) for value in record["final_return"]],
         "solved_episodes": [round(value, 3) for value in record["solved_episodes"]],
         "env_steps_per_seed": max(record["env_steps"]),
@@ -184,7 +199,7 @@ def _row(record: Record) -> Record:
 
 
 def _reached(record: Record) -> np.ndarray:
-    measure = TASKS[record["task"]].measure
+    measure = EVERY[record["task"]].measure
     return np.array(record["final_return" if measure == "return" else "solved_episodes"])
 
 
@@ -192,7 +207,7 @@ def _is_worse(record: Record, plain: Record | None) -> bool | None:
     """Whether PC-PG is worse than PPO, by the test above; None where there is nothing to compare."""
     if plain is None or record["column"] != AUTO:
         return None
-    return is_worse(_reached(record), _reached(plain), TASKS[record["task"]].success)
+    return is_worse(_reached(record), _reached(plain), EVERY[record["task"]].success)
 
 
 def is_worse(ours: np.ndarray, theirs: np.ndarray, success: float) -> bool:
@@ -222,7 +237,7 @@ def _name(row: Record) -> str:
 
 _whole_table = harness.table_of(
     {
-        "environment": lambda row: TASKS[row["task"]].about,
+        "environment": lambda row: EVERY[row["task"]].about,
         "solved if": lambda row: row["rule"],
         "algorithm": _name,
         "solved": lambda row: harness.share_text(row["successes"], row["seeds"], row["interval"]),
@@ -251,7 +266,7 @@ def table(summary: Summary) -> str:
     columns = {name: text for name, text in COLUMNS.items() if any(row["column"] == name for row in summary["cells"])}
     names = ("environment", "chosen", "steps per seed", *columns.values(), "worse than PPO")
     lines = [f"| {' | '.join(names)} |", "|---" * len(names) + "|"]
-    for task, about in ((name, task.about) for name, task in TASKS.items()):
+    for task, about in ((name, task.about) for name, task in EVERY.items()):
         rows = {row["column"]: row for row in summary["cells"] if row["task"] == task}
         if AUTO not in rows:
             continue
@@ -275,7 +290,7 @@ def _entry(rows: dict[str, Record], column: str, task: str, chosen: str) -> str:
 
 
 def _order(record: Record) -> tuple[int, int]:
-    return list(TASKS).index(record["task"]), [*ALGOS, PEER].index(record["column"])
+    return list(EVERY).index(record["task"]), [*ALGOS, PEER].index(record["column"])
 
 
 EXPERIMENT = Experiment(Flags, cells, measure, _order, summarise, table)

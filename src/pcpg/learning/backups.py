@@ -27,8 +27,10 @@ from pcpg.policies.kernel import optimistic, values_at
 from pcpg.shapes import Array, Float, Int, Scalar
 
 RIDGE = 1e-2
-"""Weight of the prior in every mean: a pair that was never met is worth 0 to who explores, and to who exploits the data
-alone the least that any step in them led to."""
+"""Weight of the prior in a mean: a pair that was never met is worth 0 to who explores, and to who exploits the data
+alone the least that any step in them led to. Who explores may doubt what was met once or twice; a task may not: over a
+hundred steps a hundredth of doubt at each is more than half of a reward. There the weight falls with that of the data,
+as RIDGE^2 over it, so that what was met once is believed but for a ten-thousandth."""
 
 
 class Transitions(NamedTuple):
@@ -75,7 +77,9 @@ def fit(
         return jax.ops.segment_sum(values, pair, num_actions * rows).reshape(num_actions, rows)
 
     count = by_pair(jnp.asarray(kept.weight))
-    mass = spread(kept.shares, count) + RIDGE
+    met = spread(kept.shares, count)
+    doubt = jnp.full_like(met, RIDGE) if explore else RIDGE**2 / jnp.maximum(met, RIDGE**2)
+    mass = met + doubt
 
     def targets(w: jax.Array) -> jax.Array:
         f = values_at(kept.shares, w, low, high)
@@ -85,7 +89,7 @@ def fit(
     def backup(carry: tuple[jax.Array, jax.Array, jax.Array], _: None) -> tuple[tuple, None]:
         y = carry[1]
         total = by_pair(jnp.asarray(kept.weight) * y)
-        w = (spread(kept.shares, total) + RIDGE * prior) / mass
+        w = (spread(kept.shares, total) + doubt * prior) / mass
         new = targets(w)
         return (w, new, jnp.max(jnp.abs(new - y) * (kept.weight > 0))), None
 
@@ -95,19 +99,20 @@ def fit(
     if explore:
         return Fitted(w, change, w)
     value = jnp.max(values_at(kept.shares, w, low, high), axis=-1)
-    return Fitted(w, change, at_one_place(w, spread(kept.shares, count * value), mass))
+    return Fitted(w, change, at_one_place(w, spread(kept.shares, count * value), met, doubt))
 
 
 def at_one_place(
-    w: Float[Array, "A M"], begun: Float[Array, "A M"], mass: Float[Array, "A M"]
+    w: Float[Array, "A M"], begun: Float[Array, "A M"], met: Float[Array, "A M"], doubt: Float[Array, "A M"]
 ) -> Float[jax.Array, "A M"]:
     """Values of landmarks less what they owe to where their transitions began.
 
     Args:
         w: Mean targets.
         begun: Sums of the values at which transitions began.
-        mass: Weights of the transitions, `RIDGE` included.
+        met: Weights of the transitions.
+        doubt: Weights of the prior.
     """
-    begun, weight = jnp.asarray(begun), jnp.sum(jnp.asarray(mass) - RIDGE, axis=0)
-    usual = jnp.sum(begun, axis=0) / jnp.maximum(weight, 1e-6)
-    return w - ((begun + RIDGE * usual) / mass - usual)
+    begun, met = jnp.asarray(begun), jnp.asarray(met)
+    usual = jnp.sum(begun, axis=0) / jnp.maximum(jnp.sum(met, axis=0), 1e-6)
+    return jnp.asarray(w) - ((begun + doubt * usual) / (met + doubt) - usual)

@@ -17,6 +17,9 @@ from pcpg.practice.rollout import rollout
 from pcpg.practice.tabulated import LookedUp
 
 NO_ROLL_IN = -1
+LEAST = -5.0
+"""Value of a task below which nothing is told apart. No return is below -1, but values of an averager are: who stands
+far from what is good would find no way there if all of them were cut to the same."""
 MOST_SHARES = 2**25
 """Observations times landmarks, above which observations are shared among their nearest landmarks alone."""
 
@@ -188,7 +191,7 @@ def fit_values(inputs: FitInputs, *, backups: int, gamma: float, explore: bool) 
     kept = Transitions(
         shares, bonus, inputs.row, inputs.next_row, inputs.action, inputs.reward, inputs.live, inputs.weight
     )
-    limits = {"low": 0.0 if explore else -1.0, "high": 1.0}
+    limits = {"low": 0.0 if explore else LEAST, "high": 1.0}
     found = fit(
         kept, num_actions=num_actions, backups=backups, gamma=gamma, explore=explore, prior=inputs.prior, **limits
     )

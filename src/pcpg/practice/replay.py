@@ -44,6 +44,7 @@ from pcpg.practice.kept import Kept
 from pcpg.practice.program import Programs, in_threads
 from pcpg.practice.replay_data import (
     FIRST_LANDMARKS,
+    SMOOTH_GRAINS,
     fit_inputs,
     grain_of,
     grains_for,
@@ -73,6 +74,8 @@ NEW = 0.5
 """Bonus of a pair that was met once at most: a round that met such a pair is not quiet."""
 MOST_TRIED = 300_000
 """Steps that a task may take where there is no budget, while no policy earns what the environment calls solved."""
+SAME = 1e-3
+"""Returns that differ by less than this share of the range of those met are the same."""
 MOST_OF_A_PAIR = 64
 """Transitions of one pair from which a task is learned on the data of another run."""
 
@@ -140,18 +143,19 @@ class ReplayAgent:
 
     @functools.cached_property
     def improve(self) -> Programs:
-        constants = {"backups": self.config.explore.backups, "gamma": self.gamma, "explore": True}
+        gamma = self._gamma(self.config.explore.discount)
+        constants = {"backups": self.config.explore.backups, "gamma": gamma, "explore": True}
         return Programs(functools.partial(fit_values, **constants), self.lanes)
 
     @functools.cached_property
     def solve(self) -> Programs:
-        constants = {"backups": self.config.exploit.backups, "gamma": self.gamma, "explore": False}
+        gamma = self._gamma(self.config.exploit.discount)
+        constants = {"backups": self.config.exploit.backups, "gamma": gamma, "explore": False}
         return Programs(functools.partial(fit_values, **constants), self.lanes)
 
-    @property
-    def gamma(self) -> float:
+    def _gamma(self, discount: float) -> float:
         """The discount factor: what is met at the end of an episode still counts at its start."""
-        return 1 - 1 / (self.config.explore.discount * self.env.max_steps)
+        return 1 - 1 / (discount * self.env.max_steps)
 
     @property
     def programs(self) -> tuple[Any, ...]:
@@ -314,10 +318,19 @@ class ReplayAgent:
         shortfall = done.improved.value - float(state.last_return)
         enough = -np.inf if self.env.solved_return is None else self.env.solved_return
         is_fine = shortfall <= self.config.exploit.tolerance * (found.max() - found.min())
+        is_fine &= not self._is_beaten(state, done.seen.returns, found)
+        if self.env.solved_return is None and not self.covers:  # values that promise little say little
+            is_fine &= grains_for(state) is not SMOOTH_GRAINS or state.phase_round >= len(SMOOTH_GRAINS)
         if (is_fine and state.best_return >= enough) or not self._tries_left(state):
             best = state.best_policy, state.best_return
             state = state._replace(phase=int32(DONE), policy=best[0], last_return=best[1])
         return state, Report(plain(metrics), member)
+
+    def _is_beaten(self, state: ReplayState, returns: np.ndarray, found: np.ndarray) -> bool:
+        """Whether a policy that earns the same in every episode earns less than some episode in the data did."""
+        same = SAME * (found.max() - found.min())
+        best = found[kept_of(state).column("first")].max()
+        return bool(np.ptp(returns) <= same and best > returns.max() + same)
 
     def _tries_left(self, state: ReplayState) -> int:
         """How often the policy of a task may still be played and learned from, with whole episodes.
