@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pcpg.experiments import unseen
 from pcpg.experiments.environments import EXPERIMENT, TASKS, Flags, cells, is_worse, make_cell, table
 from pcpg.experiments.harness import read_records
 from pcpg.practice.choice import STEPS
@@ -15,7 +16,6 @@ pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "results" / "environments"
-CELLS = sorted((RESULTS / "cells").glob("*.json"))
 
 
 def test_smoke_runs_what_a_look_chooses_and_ppo_with_as_many_steps(cli, tmp_path):
@@ -54,12 +54,22 @@ def test_worse_is_what_lies_beyond_allowance_and_noise(ours, theirs, worse):
     assert is_worse(np.array(ours, float), np.array(theirs, float), success) is worse
 
 
-def test_the_table_is_that_of_the_cells_that_are_kept():
-    if not CELLS:
+@pytest.mark.parametrize("experiment", [EXPERIMENT, unseen.EXPERIMENT])
+def test_the_table_is_that_of_the_cells_that_are_kept(experiment):
+    results = ROOT / experiment.flags.out
+    if not list((results / "cells").glob("*.json")):
         pytest.skip("no cell is kept")
-    summary = EXPERIMENT.summarise(read_records(EXPERIMENT, RESULTS))
-    assert json.loads((RESULTS / "summary.json").read_text()) == json.loads(json.dumps(summary))
-    assert (RESULTS / "table.md").read_text() == table(summary)
+    summary = experiment.summarise(read_records(experiment, results))
+    assert json.loads((results / "summary.json").read_text()) == json.loads(json.dumps(summary))
+    assert (results / "table.md").read_text() == table(summary)
+
+
+def test_what_nothing_was_tuned_on_has_tasks_and_seeds_of_its_own():
+    assert not set(unseen.Flags.tasks) & set(TASKS)
+    cell = make_cell(unseen.Flags(), "lake", "auto")
+    assert cell.command == "pcpg reproduce unseen --scale laptop --tasks lake --algos auto --seeds 3 --seed 0"
+    with pytest.raises(ValueError, match="unknown task 'cliff'; valid: acrobot"):
+        unseen.Flags(tasks=("cliff",))
 
 
 def test_the_command_as_it_stands_finds_a_cell_that_is_kept(cli, tmp_path):

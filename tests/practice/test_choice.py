@@ -9,7 +9,7 @@ import pcpg
 from pcpg.config import ConfigError
 from pcpg.envs.adapters import own_tasks
 from pcpg.practice.budget import Limits
-from pcpg.practice.choice import LOOK_SHARE, STEPS, choose, flags_of
+from pcpg.practice.choice import LOOK_SHARE, STEPS, choose, chosen_line, flags_of, look_and_choose
 from pcpg.practice.look import USUAL, Look, found_limit
 from pcpg.run_config import chosen_by_a_look
 from pcpg.runs.folder import RunFolder
@@ -93,6 +93,13 @@ def test_a_look_takes_at_most_its_share_of_the_budget() -> None:
     found = chosen_by_a_look("gymnasium:CliffWalking-v1", {"max_steps": 100}, Limits(steps=50_000))
     assert found["algo"] == "pcpg-replay" and 0 < found["looked"]["env_steps"] <= LOOK_SHARE * 50_000
     assert len(found["looked"]["saw"]) == 3 and found["looked"]["chose"].startswith("chosen: --algo pcpg-replay")
+
+
+def test_a_look_by_itself_shows_and_chooses_what_a_run_without_flags_does() -> None:
+    name = "gymnasium:FrozenLake-v1"
+    alone, in_run = look_and_choose(name, {}), chosen_by_a_look(name, {}, Limits())["looked"]
+    assert alone.choice is not None and in_run["chose"] == chosen_line(alone.choice)
+    assert in_run["env_steps"] == alone.env_steps
 
 
 def test_an_environment_without_a_time_limit_is_given_one_by_the_look() -> None:

@@ -343,3 +343,34 @@ def test_settings_out_of_range_are_refused():
             KeepConfig(**wrong)
     with pytest.raises(ValueError, match="or a multiple of 8, got 12"):
         dataclasses.replace(ReplayExploreConfig(), num_episodes=12)
+
+
+@pytest.mark.slow
+def test_a_later_reward_that_is_larger_is_preferred_to_an_early_one():
+    import gymnasium
+    from gymnasium import spaces
+
+    import pcpg
+
+    class Patience(gymnasium.Env):
+        """The first action decides: 1 after the second step, or 1.1 after the fiftieth; others change nothing."""
+
+        observation_space, action_space = spaces.Box(-1.0, 1.0, (2,)), spaces.Discrete(2)
+        max_steps = 50
+
+        def reset(self, *, seed=None, options=None):
+            super().reset(seed=seed)
+            self.chosen, self.time = -1.0, 0
+            return self.seen(), {}
+
+        def seen(self):
+            return np.array([self.chosen, self.time / 50], np.float32)
+
+        def step(self, action):
+            self.chosen = float(action) if self.time == 0 else self.chosen
+            self.time += 1
+            paid = 1.0 if (self.chosen, self.time) == (0.0, 2) else 1.1 * ((self.chosen, self.time) == (1.0, 50))
+            return self.seen(), paid, self.time == 50, False, {}
+
+    run = pcpg.train(Patience, "pcpg-replay", total_steps="20k", progress=False)
+    assert run.evaluate(5).mean_return[0] == pytest.approx(1.1)

@@ -41,6 +41,11 @@ def loading(console: Console) -> Any:
     return console.status("loading ...") if console.is_terminal else contextlib.nullcontext()
 
 
+def playing(console: Console) -> Any:
+    """The same while an environment is looked at, which takes minutes if its steps are slow."""
+    return console.status("playing at random ...") if console.is_terminal else contextlib.nullcontext()
+
+
 def print_json(result: dict[str, Any], wanted: bool) -> None:
     """Print the one JSON object on stdout, if it is wanted."""
     if wanted:

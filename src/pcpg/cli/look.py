@@ -6,14 +6,14 @@ from typing import Annotated
 import tyro
 from rich.console import Console
 
-from pcpg.cli.display import answer, loading, print_json
+from pcpg.cli.display import answer, loading, playing, print_json
 from pcpg.cli.flags import JsonFlag, Mistake, free_options, parse
 from pcpg.training.display import say
 
 
 @dataclasses.dataclass(frozen=True)
 class LookFlags:
-    """Play some episodes at random and say what the environment is like; nothing is trained.
+    """Play some episodes at random and say what the environment is like, and what `pcpg train ENV` would choose.
 
     The environment's options are --env.KEY VALUE, as in `pcpg look CombinationLock-v0 --env.horizon 5`.
     """
@@ -37,7 +37,8 @@ def look(arguments: list[str], console: Console) -> int:
         from pcpg.training.compile_cache import enable_compile_cache
     enable_compile_cache()
     options = complete_options(flags.environment, options)
-    found, choice, _, _, said = look_and_choose(flags.environment, options, seed=flags.seed)
+    with playing(console):
+        found, choice, _, _, said = look_and_choose(flags.environment, options, seed=flags.seed)
     for line in [*lines(flags.environment, found), *said, *([chosen_line(choice)] if choice else [])]:
         say(answer(console, flags.json), line)
     chosen = {"chosen": choice._asdict()} if choice else {}

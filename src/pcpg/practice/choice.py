@@ -20,12 +20,14 @@ from pcpg.envs.host import HostEnvironment
 from pcpg.envs.options import NoTimeLimit
 from pcpg.envs.protocol import Environment
 from pcpg.envs.registry import make
-from pcpg.practice.look import LONGEST, MOST_STEPS, Look, found_limit, look
+from pcpg.practice.look import LONGEST, Look, found_limit, look
 
 STEPS = 300_000
 """Environment steps of each seed where none are given."""
 LOOK_SHARE = 0.02
 """Of the budget, for the look."""
+LOOK_STEPS = int(LOOK_SHARE * STEPS)
+"""Of a look where no budget is given: one by itself shows and chooses what a run without flags does."""
 REPEATS = 0.1
 """Different observations per step, up to which they come again."""
 FEW = 4
@@ -92,7 +94,7 @@ class Looked(NamedTuple):
     said: list[str]  # beside what was measured
 
 
-def look_and_choose(name: str, options: Mapping[str, Any], most_steps: int = MOST_STEPS, seed: int = 0) -> Looked:
+def look_and_choose(name: str, options: Mapping[str, Any], most_steps: int = LOOK_STEPS, seed: int = 0) -> Looked:
     """Look at an environment for at most so many steps if they hold two episodes, and choose."""
     (env, is_endless), options, played, said = limited(name, options), dict(options), 0, []
     if is_endless:
