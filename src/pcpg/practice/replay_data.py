@@ -38,6 +38,8 @@ RESCALED = 0.2
 MOST_RECOUNTED = 16_384
 MOST_FITTED = 65_536
 """Transitions in the fit of a task, where observations hardly come again and not all shares are kept."""
+MOST_SEARCHED = 2**21
+"""Transitions up to which those of a fit are taken from all, instead of the sample."""
 MANY_LANDMARKS, MOST_PLACED = 1024, 2**35
 """So many landmarks, or more, are taken from some of the rows: as many as there are of these over landmarks squared,
 which is the time, but four for each landmark."""
@@ -74,7 +76,7 @@ def fit_inputs(agent: "ReplayAgent", state: ReplayState) -> FitInputs:
     kept, exploring = kept_of(state), state.phase == EXPLORE
     pairs = len(agent.candidates) * state.model.landmarks.capacity
     room = (agent.config.replay.pool or min(max(8 * pairs, 4096), 65_536)) * (1 if exploring else 4)
-    is_smooth = not exploring and grains_for(state) == SMOOTH_GRAINS
+    is_smooth = not exploring and kept.size <= MOST_SEARCHED and grains_for(state) == SMOOTH_GRAINS
     # The sample is of what was new when it came; the values of a task are told apart by all that was done at a place.
     index = np.arange(kept.size) if is_smooth else _some(state, state.sample.places, room, 1)
     marks = state.model.landmarks if exploring else refined_landmarks(agent, state, index)
