@@ -104,7 +104,7 @@ def test_ppo_walks_to_the_far_end_of_a_corridor_that_pays_nothing_on_the_way() -
 
     small = {"num_updates": 10, "num_episodes": 32, "minibatch_size": 64, "hidden": (32,)}
     runs = {
-        algo: pcpg.train(Corridor, algo, seeds=2, total_steps="60k", config={"ppo": small, "visit_episodes": 16})
+        algo: pcpg.train(Corridor, algo, seeds=2, total_steps="36k", config={"ppo": small, "visit_episodes": 16})
         for algo in ("ppo-e3b", "ppo")
     }
     reached = {algo: run.summary["final_return"] for algo, run in runs.items()}
