@@ -16,9 +16,10 @@ from pcpg.envs.deep_sea import DeepSea
 from pcpg.envs.lock import CombinationLock
 from pcpg.practice import fitting, replay_data
 from pcpg.practice.fitting import Episodes
+from pcpg.practice.grains import GRAINS, SMOOTH_GRAINS, grain_of, grains_for, refined_landmarks
 from pcpg.practice.kept import Batch, Kept
 from pcpg.practice.replay import ReplayAgent
-from pcpg.practice.replay_data import GRAINS, SMOOTH_GRAINS, fit_inputs, grain_of, grains_for, refined_landmarks
+from pcpg.practice.replay_data import fit_inputs
 from pcpg.runs.metrics import read_metrics
 from pcpg.state import DONE, EXPLOIT
 from pcpg.training.storage import read_data

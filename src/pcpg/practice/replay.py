@@ -40,15 +40,11 @@ from pcpg.practice.fitting import (
     place_landmarks,
     space_landmarks,
 )
+from pcpg.practice.grains import FIRST_LANDMARKS, SMOOTH_GRAINS, grain_of, grains_for
 from pcpg.practice.kept import Kept
 from pcpg.practice.program import Programs, in_threads
 from pcpg.practice.replay_data import (
-    FIRST_LANDMARKS,
-    SMOOTH_GRAINS,
     fit_inputs,
-    grain_of,
-    grains_for,
-    kept_of,
     met_in,
     seen_in,
     settled_scale,
@@ -65,6 +61,7 @@ from pcpg.practice.replay_state import (
     ReplayState,
     Sample,
     Seen,
+    kept_of,
     no_members,
 )
 from pcpg.presets import bytes_of_transition, sized
@@ -314,23 +311,29 @@ class ReplayAgent:
                 phase=int32(EXPLORE), tries=np.asarray(False), explored=np.asarray(kept_of(state).size)
             )
             return state, Report(plain(metrics), member)
-        found = kept_of(state).returns_to_go()
-        shortfall = done.improved.value - float(state.last_return)
-        enough = -np.inf if self.env.solved_return is None else self.env.solved_return
-        is_fine = shortfall <= self.config.exploit.tolerance * (found.max() - found.min())
-        is_fine &= not self._is_beaten(state, done.seen.returns, found)
-        if self.env.solved_return is None and not self.covers:  # values that promise little say little
-            is_fine &= grains_for(state) is not SMOOTH_GRAINS or state.phase_round >= len(SMOOTH_GRAINS)
-        if (is_fine and state.best_return >= enough) or not self._tries_left(state):
+        if self._is_fine(state, done) or not self._tries_left(state):
             best = state.best_policy, state.best_return
             state = state._replace(phase=int32(DONE), policy=best[0], last_return=best[1])
         return state, Report(plain(metrics), member)
 
-    def _is_beaten(self, state: ReplayState, returns: np.ndarray, found: np.ndarray) -> bool:
-        """Whether a policy that earns the same in every episode earns less than some episode in the data did."""
-        same = SAME * (found.max() - found.min())
-        best = found[kept_of(state).column("first")].max()
-        return bool(np.ptp(returns) <= same and best > returns.max() + same)
+    def _is_fine(self, state: ReplayState, done: Explored) -> bool:
+        """Whether the policy of a task need not be learned further: it earns what is known to be possible.
+
+        That is what its values promise and what the environment calls solved; and where a policy earns the same in
+        every episode, what the best episode in the data did. Without a word of the environment, values between spaced
+        landmarks are heard when each grain was tried: those that promise little are easily kept.
+        """
+        kept, returns, solved = kept_of(state), np.asarray(done.seen.returns), self.env.solved_return
+        found = kept.returns_to_go()
+        scope, best = found.max() - found.min(), found[kept.column("first")].max()
+        is_beaten = np.ptp(returns) <= SAME * scope and best > returns.max() + SAME * scope
+        falls_short = done.improved.value - float(state.last_return) > self.config.exploit.tolerance * scope
+        if is_beaten or falls_short:
+            return False
+        if solved is not None:
+            return bool(state.best_return >= solved)
+        is_smooth = grains_for(state) is SMOOTH_GRAINS and self.covers is None
+        return not is_smooth or int(state.phase_round) >= len(SMOOTH_GRAINS)
 
     def _tries_left(self, state: ReplayState) -> int:
         """How often the policy of a task may still be played and learned from, with whole episodes.

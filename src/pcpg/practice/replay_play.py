@@ -10,8 +10,8 @@ from pcpg.policies.kernel import SURE, ExploringPolicy, GreedyPolicy, ListedPoli
 from pcpg.practice.episodes import play
 from pcpg.practice.fitting import CollectInputs, Episodes, Model
 from pcpg.practice.program import Programs
-from pcpg.practice.replay_data import kept_of, roll_in_of, task_roll_in, tried_in
-from pcpg.practice.replay_state import ReplayState
+from pcpg.practice.replay_data import roll_in_of, task_roll_in, tried_in
+from pcpg.practice.replay_state import ReplayState, kept_of
 from pcpg.practice.visit import Visits
 
 if TYPE_CHECKING:

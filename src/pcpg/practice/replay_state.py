@@ -68,6 +68,12 @@ class ReplayState(NamedTuple):
     kept: Kept | None  # None inside a checkpoint
 
 
+def kept_of(state: ReplayState) -> Kept:
+    """The data of a seed; a checkpoint alone has none."""
+    assert state.kept is not None
+    return state.kept
+
+
 NOT_OF_THE_COVER = -1
 """Number of features of what was played for a task."""
 
