@@ -302,6 +302,8 @@ class ReplayExploitConfig:
     discount: float = 20.0
     """The discount factor of the reward is 1 - 1 / (this * max_steps): the end of an episode counts for 5% less than
     its start."""
+    smooth_discount: float = 5.0
+    """The same where values are interpolated: there many small errors hide that to be late costs a little."""
     visit_episodes: int = 32
     """Episodes played to evaluate the policy; their steps count. 0: none, and no return is known."""
     steps: int = -1
@@ -315,7 +317,7 @@ class ReplayExploitConfig:
     all steps are taken that are allowed."""
 
     def __post_init__(self) -> None:
-        positive(self, "refine", "discount")
+        positive(self, "refine", "discount", "smooth_discount")
         if self.steps < -1:
             raise ValueError(f"steps must be -1 (by the formula) or more, got {self.steps}")
         if self.steps > 0 and self.visit_episodes == 0:

@@ -24,13 +24,14 @@ import jax.numpy as jnp
 
 from pcpg.cover.landmarks import Shares, spread
 from pcpg.policies.kernel import optimistic, values_at
-from pcpg.shapes import Array, Float, Int, Scalar
+from pcpg.shapes import Array, Bool, Float, Int, Scalar
 
 RIDGE = 1e-2
 """Weight of the prior in a mean: a pair that was never met is worth 0 to who explores, and to who exploits the data
-alone the least that any step in them led to. Who explores may doubt what was met once or twice; a task may not: over a
-hundred steps a hundredth of doubt at each is more than half of a reward. There the weight falls with that of the data,
-as RIDGE^2 over it, so that what was met once is believed but for a ten-thousandth."""
+alone the least that any step in them led to. Who explores may doubt what was met once or twice, and so may who
+interpolates, for whom a little weight is that of something else nearby. A task on places of their own may not: over a
+hundred steps a hundredth of doubt at each is more than half of a reward. There (`is_trusting`) the weight falls with
+that of the data, as RIDGE^2 over it, so that what was met once is believed but for a ten-thousandth."""
 
 
 class Transitions(NamedTuple):
@@ -59,11 +60,12 @@ def fit(
     *,
     num_actions: int,
     backups: int,
-    gamma: float,
+    gamma: Scalar,
     low: float,
     high: float,
     explore: bool,
     prior: Scalar = 0.0,
+    is_trusting: Bool[Array, ""] | bool = True,
 ) -> Fitted:
     """The averager of the kept transitions after some backups from zero.
 
@@ -78,7 +80,9 @@ def fit(
 
     count = by_pair(jnp.asarray(kept.weight))
     met = spread(kept.shares, count)
-    doubt = jnp.full_like(met, RIDGE) if explore else RIDGE**2 / jnp.maximum(met, RIDGE**2)
+    doubt = jnp.full_like(met, RIDGE)
+    if not explore:
+        doubt = jnp.where(jnp.asarray(is_trusting), RIDGE**2 / jnp.maximum(met, RIDGE**2), doubt)
     mass = met + doubt
 
     def targets(w: jax.Array) -> jax.Array:

@@ -99,6 +99,7 @@ class FitInputs(NamedTuple):
     first_row: Any  # [F]: observations at which episodes begin
     bonus_coef: Any
     prior: Any  # value of a pair that was never met
+    is_smooth: Any  # of a task: whether values are interpolated between spaced landmarks
 
 
 class FitOutputs(NamedTuple):
@@ -180,7 +181,7 @@ def has_all_shares(observations: int, landmarks: int) -> bool:
     return observations * landmarks <= MOST_SHARES
 
 
-def fit_values(inputs: FitInputs, *, backups: int, gamma: float, explore: bool) -> FitOutputs:
+def fit_values(inputs: FitInputs, *, backups: int, gamma: float, smooth_gamma: float, explore: bool) -> FitOutputs:
     """Values from kept transitions: of the bonus still ahead, or of the task's reward, scaled to at most 1."""
     landmarks, x, num_actions = inputs.landmarks, jnp.asarray(inputs.x), len(inputs.inverses)
     shares = landmarks.shares(x) if has_all_shares(len(x), landmarks.capacity) else landmarks.nearest_shares(x)
@@ -193,7 +194,14 @@ def fit_values(inputs: FitInputs, *, backups: int, gamma: float, explore: bool) 
     )
     limits = {"low": 0.0 if explore else LEAST, "high": 1.0}
     found = fit(
-        kept, num_actions=num_actions, backups=backups, gamma=gamma, explore=explore, prior=inputs.prior, **limits
+        kept,
+        num_actions=num_actions,
+        backups=backups,
+        gamma=gamma if explore else jnp.where(inputs.is_smooth, smooth_gamma, gamma),
+        explore=explore,
+        prior=inputs.prior,
+        is_trusting=~jnp.asarray(inputs.is_smooth),
+        **limits,
     )
     first = inputs.first_row
     f = values_at(jax.tree.map(lambda leaf: leaf[first], shares), found.w, **limits)

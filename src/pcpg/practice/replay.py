@@ -141,13 +141,14 @@ class ReplayAgent:
     @functools.cached_property
     def improve(self) -> Programs:
         gamma = self._gamma(self.config.explore.discount)
-        constants = {"backups": self.config.explore.backups, "gamma": gamma, "explore": True}
+        constants = {"backups": self.config.explore.backups, "gamma": gamma, "smooth_gamma": gamma, "explore": True}
         return Programs(functools.partial(fit_values, **constants), self.lanes)
 
     @functools.cached_property
     def solve(self) -> Programs:
-        gamma = self._gamma(self.config.exploit.discount)
-        constants = {"backups": self.config.exploit.backups, "gamma": gamma, "explore": False}
+        exploit = self.config.exploit
+        gammas = {"gamma": self._gamma(exploit.discount), "smooth_gamma": self._gamma(exploit.smooth_discount)}
+        constants = {"backups": exploit.backups, **gammas, "explore": False}
         return Programs(functools.partial(fit_values, **constants), self.lanes)
 
     def _gamma(self, discount: float) -> float:

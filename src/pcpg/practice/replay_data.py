@@ -89,6 +89,7 @@ def fit_inputs(agent: "ReplayAgent", state: ReplayState) -> FitInputs:
         first_row=rows[2 * k :].astype(np.int32),
         bonus_coef=np.float32(agent.config.explore.bonus_coef),
         prior=np.float32(0.0 if exploring else kept.returns_to_go().min() / value_scale(agent, kept)),
+        is_smooth=np.asarray(not exploring and grains_for(state) == SMOOTH_GRAINS),
     )
 
 
