@@ -303,7 +303,7 @@ class ReplayExploitConfig:
     """The discount factor of the reward is 1 - 1 / (this * max_steps): the end of an episode counts for 5% less than
     its start."""
     smooth_discount: float = 5.0
-    """The same where values are interpolated: there many small errors hide that to be late costs a little."""
+    """The same where values are interpolated."""
     visit_episodes: int = 32
     """Episodes played to evaluate the policy; their steps count. 0: none, and no return is known."""
     steps: int = -1

@@ -36,14 +36,9 @@ def answer(console: Console, as_json: bool) -> Console:
     return console if as_json else Console()
 
 
-def loading(console: Console) -> Any:
-    """Something to see while JAX is imported, which takes seconds."""
-    return console.status("loading ...") if console.is_terminal else contextlib.nullcontext()
-
-
-def playing(console: Console) -> Any:
-    """The same while an environment is looked at, which takes minutes if its steps are slow."""
-    return console.status("playing at random ...") if console.is_terminal else contextlib.nullcontext()
+def loading(console: Console, doing: str = "loading ...") -> Any:
+    """Something to see while JAX is imported, which takes seconds, or while nothing else shows what is done."""
+    return console.status(doing) if console.is_terminal else contextlib.nullcontext()
 
 
 def print_json(result: dict[str, Any], wanted: bool) -> None:

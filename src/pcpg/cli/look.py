@@ -6,7 +6,7 @@ from typing import Annotated
 import tyro
 from rich.console import Console
 
-from pcpg.cli.display import answer, loading, playing, print_json
+from pcpg.cli.display import answer, loading, print_json
 from pcpg.cli.flags import JsonFlag, Mistake, free_options, parse
 from pcpg.training.display import say
 
@@ -37,7 +37,7 @@ def look(arguments: list[str], console: Console) -> int:
         from pcpg.training.compile_cache import enable_compile_cache
     enable_compile_cache()
     options = complete_options(flags.environment, options)
-    with playing(console):
+    with loading(console, "playing at random ..."):
         found, choice, _, _, said = look_and_choose(flags.environment, options, seed=flags.seed)
     for line in [*lines(flags.environment, found), *said, *([chosen_line(choice)] if choice else [])]:
         say(answer(console, flags.json), line)

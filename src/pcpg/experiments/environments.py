@@ -82,7 +82,7 @@ UNSEEN: dict[str, Task] = {
     "keycorridor": Task("gymnasium:MiniGrid-KeyCorridorS3R1-v0", {}, "solved", 0.9, "MiniGrid KeyCorridor S3 R1"),
     "multiroom-n4": Task("gymnasium:MiniGrid-MultiRoom-N4-S5-v0", {}, "solved", 0.9, "MiniGrid MultiRoom N4 S5"),
 }
-"""Those of experiments/unseen.py, on which nothing was tuned."""
+"""Those of experiments/unseen.py."""
 EVERY = TASKS | UNSEEN
 
 

@@ -47,9 +47,10 @@ def fit_inputs(agent: "ReplayAgent", state: ReplayState) -> FitInputs:
     kept, exploring = kept_of(state), state.phase == EXPLORE
     pairs = len(agent.candidates) * state.model.landmarks.capacity
     room = (agent.config.replay.pool or min(max(8 * pairs, 4096), 65_536)) * (1 if exploring else 4)
-    is_smooth = not exploring and kept.size <= MOST_SEARCHED and grains_for(state) == SMOOTH_GRAINS
+    is_smooth = not exploring and grains_for(state) == SMOOTH_GRAINS
     # The sample is of what was new when it came; the values of a task are told apart by all that was done at a place.
-    index = np.arange(kept.size) if is_smooth else _some(state, state.sample.places, room, 1)
+    takes_all = is_smooth and kept.size <= MOST_SEARCHED
+    index = np.arange(kept.size) if takes_all else _some(state, state.sample.places, room, 1)
     marks = state.model.landmarks if exploring else refined_landmarks(agent, state, index)
     most = max(MOST_SHARES // (2 * marks.capacity), MOST_FITTED)
     if not exploring and len(np.unique(kept.column("code")[index])) > most:
@@ -89,7 +90,7 @@ def fit_inputs(agent: "ReplayAgent", state: ReplayState) -> FitInputs:
         first_row=rows[2 * k :].astype(np.int32),
         bonus_coef=np.float32(agent.config.explore.bonus_coef),
         prior=np.float32(0.0 if exploring else kept.returns_to_go().min() / value_scale(agent, kept)),
-        is_smooth=np.asarray(not exploring and grains_for(state) == SMOOTH_GRAINS),
+        is_smooth=np.asarray(is_smooth),
     )
 
 
