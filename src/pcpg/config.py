@@ -228,7 +228,9 @@ class KeepConfig:
     sample_rate: float = 8.0
     """A transition is sampled for fits with probability this times its bonus when it was met."""
     bandwidth: float = 0.35
-    """Bandwidth of the kernel, relative to the median distance of two observations."""
+    """Bandwidth of the kernel."""
+    bandwidth_scale: Literal["median", "raw"] = "median"
+    """median: it is relative to the median distance of two observations, each entry over its range; raw: as it is."""
     tolerance: float = 0.1
     """An observation becomes a landmark where the others leave more than this of it unexplained."""
     max_landmarks: int = 2048

@@ -2,8 +2,8 @@
 
 PC-PG has what a look chooses (practice/choice.py) and the default budget of STEPS. The others have as many environment
 steps as the seed of PC-PG that used most, roll-ins, looks and evaluations counted. A task counts as solved by the mean
-over EVALUATION fresh episodes. The last columns are an ablation of what a look chooses: the same algorithm everywhere,
-with the default settings of the host, and observations that are always normalised. SB3's PPO is that of
+over EVALUATION fresh episodes. An ablation replaces each thing that is chosen: the same algorithm everywhere, with the
+default settings of the host, and the chosen one with one thing fixed (fixed_choices.py). SB3's PPO is that of
 benchmarks/peers/sb3_environments.py.
 
 PC-PG is called worse than PPO on a task where its mean over the seeds is below PPO's by more than ALLOWANCE of the
@@ -20,8 +20,9 @@ from scipy import stats
 
 from pcpg.algorithms import label, preset
 from pcpg.api import Run
-from pcpg.config import BaselineConfig, ReplayConfig
+from pcpg.config import BaselineConfig
 from pcpg.experiments import harness
+from pcpg.experiments.fixed_choices import FIXED_CHOICES, with_fixed
 from pcpg.experiments.harness import Cell, Experiment, Record, Scale, Summary
 from pcpg.practice.budget import Limits, fewest_steps
 from pcpg.practice.choice import STEPS
@@ -37,11 +38,9 @@ ALLOWANCE = 0.02
 LEVEL = 0.05
 AUTO, BASELINE, PEER = "auto", "ppo", "sb3-ppo"
 FIXED = ("pcpg", "pcpg-replay")
-NORMALISED = "normalised"
-"""What was chosen, but with observations that are normalised; where networks are trained."""
 TOO_LONG = ("newmaze", "multiroom", "doorkey", "fourrooms")
 """Layouts that change: hardly an observation comes again, and a seed of `pcpg-replay` is not done in ten minutes."""
-ALGOS = (AUTO, BASELINE, "ppo-rnd", "ppo-e3b", *FIXED, NORMALISED)
+ALGOS = (AUTO, BASELINE, "ppo-rnd", "ppo-e3b", *FIXED, *FIXED_CHOICES)
 OWN = "gymnasium:pcpg.envs.adapters.own_tasks:"
 
 
@@ -93,8 +92,8 @@ class Flags(harness.Flags):
     scale: Scale = "laptop"
     """smoke: 1 seed, seconds, learns nothing; laptop and paper: 5 seeds, minutes for each environment."""
     algos: tuple[str, ...] = ALGOS
-    """Which algorithms; auto is PC-PG as a look chooses it, pcpg and pcpg-replay are themselves everywhere, normalised
-    is auto with normalised observations."""
+    """Which algorithms; auto is PC-PG as a look chooses it, pcpg and pcpg-replay are themselves everywhere, those from
+    normalised on are auto with one thing fixed."""
     out: str = "results/environments"
     """Folder of the results; cells that are done there are not run again."""
     tasks: tuple[str, ...] = tuple(TASKS)
@@ -121,10 +120,10 @@ def cells(flags: Flags, records: list[Record]) -> Iterator[Cell]:
             chosen = {r["algo"] for r in (*kept, *records) if (r["task"], r["column"]) == (name, AUTO)}
             if algo == "pcpg-replay" and (chosen == {algo} or name in TOO_LONG):
                 continue
-            if algo == NORMALISED and chosen == {"pcpg-replay"}:
-                continue
-            used = 0 if algo in (AUTO, NORMALISED) else steps_used(records, name) or steps_used(kept, name)
-            yield make_cell(flags, name, algo, used)
+            used = 0 if algo in (AUTO, *FIXED_CHOICES) else steps_used(records, name) or steps_used(kept, name)
+            cell = make_cell(flags, name, algo, used)
+            if cell is not None:
+                yield cell
 
 
 def steps_used(records: list[Record], task: str) -> int:
@@ -132,25 +131,25 @@ def steps_used(records: list[Record], task: str) -> int:
     return max((max(r["env_steps"]) for r in records if (r["task"], r["column"]) == (task, AUTO)), default=0)
 
 
-def make_cell(flags: Flags, name: str, algo: str, budget: int = 0) -> Cell:
-    """The run of one algorithm on one task; `budget` is that of a baseline, 0 for the default."""
+def make_cell(flags: Flags, name: str, algo: str, budget: int = 0) -> Cell | None:
+    """The run of one algorithm on one task; `budget` is that of a baseline, 0 for the default. None: as was chosen."""
     task = EVERY[name]
     seeds = flags.seeds or flags.seeds_of[flags.scale]
-    if algo in (*FIXED, NORMALISED) and not flags.seeds:
+    if algo in (*FIXED, *FIXED_CHOICES) and not flags.seeds:
         seeds = min(seeds, FIXED_SEEDS)
     limits = Limits(steps=budget or (SMOKE_STEPS if flags.scale == "smoke" else STEPS))
     run = {"env": task.env, "env_options": task.options, "seed": flags.seed, "seeds": seeds}
-    if algo in (AUTO, NORMALISED):
+    if algo in (AUTO, *FIXED_CHOICES):
         config = RunConfig.from_json(run | chosen_by_a_look(task.env, task.options, limits, flags.seed))
-        if algo == NORMALISED and not isinstance(config.agent, ReplayConfig):
-            ppo = dataclasses.replace(config.agent.ppo, normalise_observations=True)
-            config = dataclasses.replace(config, agent=dataclasses.replace(config.agent, ppo=ppo))
+        config = with_fixed(config, algo) if algo in FIXED_CHOICES else config
     else:
         config = RunConfig(algo=algo, agent=preset(task.env, algo), limits=limits, **run)
         if isinstance(config.agent, BaselineConfig):  # where PC-PG needed very little, a baseline has more
             least = fewest_steps(config.agent, config.checked().make_env())
             config = dataclasses.replace(config, limits=Limits(steps=max(limits.steps, least)))
     command = f"pcpg reproduce {flags.experiment} --scale {flags.scale} --tasks {name} --algos {algo}"
+    if config is None:
+        return None
     return Cell(f"{name}-{algo}", config.resolved(), f"{command} --seeds {seeds} --seed {flags.seed}")
 
 
@@ -231,7 +230,9 @@ def _name(row: Record) -> str:
     """What a row is called: of PC-PG with what was chosen."""
     if row["column"] in FIXED:
         return f"always `{row['column']}`"
-    names = {AUTO: f"PC-PG (`{row['algo']}`)", PEER: "PPO of SB3", NORMALISED: f"`{row['algo']}`, normalised"}
+    if row["column"] in FIXED_CHOICES:
+        return f"`{row['algo']}`, {FIXED_CHOICES[row['column']].about}"
+    names = {AUTO: f"PC-PG (`{row['algo']}`)", PEER: "PPO of SB3"}
     return names.get(row["column"], label(row["column"]))
 
 
@@ -249,33 +250,34 @@ _whole_table = harness.table_of(
 )
 
 
-COLUMNS = {
-    AUTO: "PC-PG",
-    BASELINE: "PPO",
-    "ppo-rnd": "PPO+RND",
-    "ppo-e3b": "PPO+E3B",
-    PEER: "PPO of SB3",
-    "pcpg": "always `pcpg`",
-    "pcpg-replay": "always `pcpg-replay`",
-    NORMALISED: "always normalised",
-}
+COMPARED = {AUTO: "PC-PG", BASELINE: "PPO", "ppo-rnd": "PPO+RND", "ppo-e3b": "PPO+E3B", PEER: "PPO of SB3"}
+ABLATED = {AUTO: "as chosen"} | {name: f"always `{name}`" for name in FIXED}
+ABLATED |= {name: fixed.about for name, fixed in FIXED_CHOICES.items()}
 
 
 def table(summary: Summary) -> str:
-    """Two tables: a row for each environment with how many seeds solved it, and one for each of its algorithms."""
-    columns = {name: text for name, text in COLUMNS.items() if any(row["column"] == name for row in summary["cells"])}
-    names = ("environment", "chosen", "steps per seed", *columns.values(), "worse than PPO")
-    lines = [f"| {' | '.join(names)} |", "|---" * len(names) + "|"]
-    for task, about in ((name, task.about) for name, task in EVERY.items()):
+    """How many seeds solved each environment, beside others and in the ablation where there is one; then every row."""
+    tables = [_solved_table(summary, COMPARED)]
+    if any(row["column"] in ABLATED and row["column"] != AUTO for row in summary["cells"]):
+        tables.append(_solved_table(summary, ABLATED))
+    return "\n".join([*tables, _whole_table(summary)])
+
+
+def _solved_table(summary: Summary, columns: dict[str, str]) -> str:
+    """A row for each environment, a column for each algorithm that was run."""
+    columns = {name: text for name, text in columns.items() if any(row["column"] == name for row in summary["cells"])}
+    compares, worse = BASELINE in columns, {None: "", False: "no", True: "yes"}
+    names = ("environment", "chosen", "steps per seed", *columns.values(), *(["worse than PPO"] if compares else []))
+    lines = []
+    for task in EVERY:
         rows = {row["column"]: row for row in summary["cells"] if row["task"] == task}
         if AUTO not in rows:
             continue
         ours = rows[AUTO]
         solved = [_entry(rows, name, task, ours["algo"]) for name in columns]
-        steps, worse = f"{ours['env_steps_per_seed'] / 1e3:,.0f}k", {None: "", False: "no", True: "yes"}
-        entries = (about, f"`{ours['algo']}`", steps, f"**{solved[0]}**", *solved[1:], worse[ours["worse_than_ppo"]])
-        lines.append(f"| {' | '.join(entries)} |")
-    return "\n".join([*lines, "", _whole_table(summary)])
+        steps, last = f"{ours['env_steps_per_seed'] / 1e3:,.0f}k", [worse[ours["worse_than_ppo"]]] if compares else []
+        lines.append((EVERY[task].about, f"`{ours['algo']}`", steps, f"**{solved[0]}**", *solved[1:], *last))
+    return harness.markdown(names, lines)
 
 
 def _entry(rows: dict[str, Record], column: str, task: str, chosen: str) -> str:
@@ -284,8 +286,6 @@ def _entry(rows: dict[str, Record], column: str, task: str, chosen: str) -> str:
         return f"{rows[column]['successes']}/{rows[column]['seeds']}"
     if column == chosen:
         return "as chosen"
-    if column == NORMALISED and chosen == "pcpg-replay":
-        return "no networks"
     return "too long" if column == "pcpg-replay" and task in TOO_LONG else ""
 
 

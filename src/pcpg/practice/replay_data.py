@@ -294,6 +294,8 @@ def scale_of(agent: "ReplayAgent", kept: Kept, landmarks: Landmarks | None, clos
     The kernel is half as wide for every closer look.
     """
     x, ratio = kept.some_vectors(), agent.config.replay.bandwidth * 0.5**closer
+    if agent.config.replay.bandwidth_scale == "raw":
+        return np.full(x.shape[1], 1 / ratio, np.float32)
     if landmarks is None:
         return inverse_scale_of(x, x, ratio)
     places = np.asarray(landmarks.places)[: int(landmarks.count)] / np.asarray(landmarks.inverse_scale)
