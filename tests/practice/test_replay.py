@@ -20,6 +20,7 @@ from pcpg.practice.grains import GRAINS, SMOOTH_GRAINS, grain_of, grains_for, re
 from pcpg.practice.kept import Batch, Kept
 from pcpg.practice.replay import ReplayAgent
 from pcpg.practice.replay_data import fit_inputs
+from pcpg.practice.tries import is_by_chance
 from pcpg.runs.metrics import read_metrics
 from pcpg.state import DONE, EXPLOIT
 from pcpg.training.storage import read_data
@@ -129,6 +130,29 @@ def test_a_task_is_tried_with_each_grain_and_then_with_the_best_and_the_others_i
     state = solved[0][1000]._replace(phase=np.int32(EXPLOIT), best_grain=np.int32(2))
     turns = [grain_of(state._replace(phase_round=np.int32(turn))) for turn in range(9)]
     assert turns == [0, 1, 2, 2, 0, 2, 1, 2, 2]
+
+
+def test_a_return_that_is_enough_by_chance_alone_is_that_of_fresh_episodes_in_the_end(solved):
+    agent, state = ReplayAgent(CombinationLock(8), ReplayConfig(), 1), solved[0][1000]
+    lucky, idle = np.asarray(1e6), agent.init(1000).policy
+    state = state._replace(phase=np.int32(EXPLOIT), confirms=np.asarray(True), best_return=lucky, best_policy=idle)
+    [(after, report)] = agent.step([state])
+    assert float(after.best_return) == report.metrics["return"] < 1.0, "what the policy earns, not what it was said to"
+    assert not after.confirms and after.phase == EXPLOIT and after.phase_round == state.phase_round
+    assert report.metrics["env_steps"] - int(state.env_steps) == 32 * 9
+    [(found, _)] = agent.step([after])
+    assert float(found.best_return) > 3.9 and found.phase == DONE
+
+
+@pytest.mark.parametrize(
+    ("returns", "last", "is_doubtful"),
+    [([4.0, 4.0, 4.0, 4.0], 4.0, False), ([4.5, 2.6, 4.4, 2.6], 3.525, True), ([9.0] * 4, 0.0, True)],
+)
+def test_a_policy_is_played_again_where_its_return_may_be_enough_by_chance(solved, returns, last, is_doubtful):
+    agent = ReplayAgent(CombinationLock(8), ReplayConfig(), 1)
+    best = np.asarray(max(np.mean(returns), last))
+    state = solved[0][1000]._replace(best_return=best, last_return=np.asarray(last))
+    assert is_by_chance(agent, state, np.array(returns)) is is_doubtful
 
 
 def test_values_are_interpolated_where_short_observations_hardly_come_again(solved):

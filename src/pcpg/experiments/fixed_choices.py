@@ -52,11 +52,17 @@ FIXED_CHOICES: dict[str, Fixed] = {
 }
 """By the name of the column."""
 
+COVER_ALONE = ("features", "ridge")
+"""What the cover alone depends on: of no use where all of the budget goes to the reward."""
+
 
 def with_fixed(config: RunConfig, name: str) -> RunConfig | None:
     """What was chosen with one thing fixed; None where that changes nothing."""
     fixed = FIXED_CHOICES[name]
     if not isinstance(config.agent, fixed.kinds):
+        return None
+    explores = not isinstance(config.agent, PCPGConfig) or config.agent.explore.reward_first < 1
+    if name in COVER_ALONE and not explores:
         return None
     agent = changed(config.agent, fixed.changes(config))
     features = {"features": fixed.features, "feature_options": {}} if fixed.features else {}

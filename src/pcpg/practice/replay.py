@@ -40,7 +40,7 @@ from pcpg.practice.fitting import (
     place_landmarks,
     space_landmarks,
 )
-from pcpg.practice.grains import FIRST_LANDMARKS, SMOOTH_GRAINS, grain_of, grains_for
+from pcpg.practice.grains import FIRST_LANDMARKS, grain_of
 from pcpg.practice.kept import Kept
 from pcpg.practice.program import Programs, in_threads
 from pcpg.practice.replay_data import (
@@ -64,15 +64,12 @@ from pcpg.practice.replay_state import (
     kept_of,
     no_members,
 )
+from pcpg.practice.tries import confirming, is_by_chance, is_confirmed, is_fine, tries_left, tries_task
 from pcpg.presets import bytes_of_transition, sized
 from pcpg.state import DONE, EXPLOIT, EXPLORE, NonFinite, Report, int32
 
 NEW = 0.5
 """Bonus of a pair that was met once at most: a round that met such a pair is not quiet."""
-MOST_TRIED = 300_000
-"""Steps that a task may take where there is no budget, while no policy earns what the environment calls solved."""
-SAME = 1e-3
-"""Returns that differ by less than this share of the range of those met are the same."""
 MOST_OF_A_PAIR = 64
 """Transitions of one pair from which a task is learned on the data of another run."""
 
@@ -188,6 +185,7 @@ class ReplayAgent:
             tried_at=np.asarray(0, np.int64),
             tries=np.asarray(False),
             best_grain=int32(0),
+            confirms=np.asarray(False),
             batches=int32(0),
             explored=np.asarray(0, np.int64),
             cover=no_members(actions, room),
@@ -229,7 +227,7 @@ class ReplayAgent:
     def rounds_left(self, state: ReplayState) -> int:
         """The most rounds that a seed has before it."""
         if state.phase != EXPLORE:
-            return int(state.phase == EXPLOIT) + self._tries_left(state)
+            return int(state.phase == EXPLOIT) + tries_left(self, state)
         each = self.config.explore.num_episodes * self.env.max_steps
         return (self.config.replay.capacity - int(state.env_steps)) // each + 1
 
@@ -284,24 +282,16 @@ class ReplayAgent:
             state = state._replace(closer=int32(int(state.closer) + 1), **again)
         elif quiet >= explore.patience or is_full or is_found:
             state = state._replace(phase=int32(EXPLOIT if has_task else DONE), phase_round=int32(0))
-        elif has_task and self._tries_task(state):
+        elif has_task and tries_task(self, state):
             state = state._replace(phase=int32(EXPLOIT), tries=np.asarray(True), tried_at=np.asarray(kept.size))
         return state, Report(plain(metrics), member)
-
-    def _tries_task(self, state: ReplayState) -> bool:
-        """Whether the task is tried before exploration goes on: where it is known what is enough."""
-        kept, factor = kept_of(state), self.config.explore.attempts
-        has_room = kept.size + self.config.exploit.visit_episodes * self.env.max_steps <= self.config.replay.capacity
-        asked = self.until is not None and factor > 0 and self.config.exploit.visit_episodes > 0
-        return asked and has_room and kept.size >= factor * int(state.tried_at) and kept.has_success
 
     def _exploit(self, state: ReplayState) -> Any:
         first = {"best_return": np.asarray(-np.inf)} if state.phase_round == 0 or state.tries else {}
         grain, state = grain_of(state), state._replace(**first)
         done = yield from task_round(Explored(state.model, state.cover, state.cover.weights))
-        before = state.best_return
+        before = state
         state, metrics = after_round(self.env, state, done)
-        state = state._replace(best_grain=int32(grain)) if state.best_return > before else state
         if not self.config.exploit.visit_episodes:
             return state._replace(phase=int32(DONE)), Report(plain(metrics), None)
         seen, nothing = done.seen, np.zeros(0, np.float32)
@@ -312,47 +302,19 @@ class ReplayAgent:
                 phase=int32(EXPLORE), tries=np.asarray(False), explored=np.asarray(kept_of(state).size)
             )
             return state, Report(plain(metrics), member)
-        if self._is_fine(state, done) or not self._tries_left(state):
+        if before.confirms:  # fresh episodes of the best policy: what they earned is what it earns
+            state = state._replace(
+                confirms=np.asarray(False), best_return=state.last_return, phase_round=before.phase_round
+            )
+            is_done = is_confirmed(self, state)
+        else:
+            state = state._replace(best_grain=int32(grain)) if state.best_return > before.best_return else state
+            is_done = is_fine(self, state, done)
+            state = state._replace(confirms=np.asarray(is_done and is_by_chance(self, state, seen.returns)))
+        if not tries_left(self, state) or (is_done and not state.confirms):
             best = state.best_policy, state.best_return
-            state = state._replace(phase=int32(DONE), policy=best[0], last_return=best[1])
+            state = state._replace(phase=int32(DONE), policy=best[0], last_return=best[1], confirms=np.asarray(False))
         return state, Report(plain(metrics), member)
-
-    def _is_fine(self, state: ReplayState, done: Explored) -> bool:
-        """Whether the policy of a task need not be learned further: it earns what is known to be possible.
-
-        That is what its values promise and what the environment calls solved; and where a policy earns the same in
-        every episode, what the best episode in the data did. Without a word of the environment, values between spaced
-        landmarks are heard when each grain was tried: those that promise little are easily kept.
-        """
-        kept, returns, solved = kept_of(state), np.asarray(done.seen.returns), self.env.solved_return
-        found = kept.returns_to_go()
-        scope, best = found.max() - found.min(), found[kept.column("first")].max()
-        is_beaten = np.ptp(returns) <= SAME * scope and best > returns.max() + SAME * scope
-        falls_short = done.improved.value - float(state.last_return) > self.config.exploit.tolerance * scope
-        if is_beaten or falls_short:
-            return False
-        if solved is not None:
-            return bool(state.best_return >= solved)
-        is_smooth = grains_for(state) is SMOOTH_GRAINS and self.covers is None
-        return not is_smooth or int(state.phase_round) >= len(SMOOTH_GRAINS)
-
-    def _tries_left(self, state: ReplayState) -> int:
-        """How often the policy of a task may still be played and learned from, with whole episodes.
-
-        Where nothing is said of it: with a quarter of the steps that exploration took, at least once with each grain;
-        with all of a budget, or MOST_TRIED, where it is known what return is enough and none was.
-        """
-        exploit, size = self.config.exploit, kept_of(state).size
-        evaluation = exploit.visit_episodes * self.env.max_steps
-        each_grain = (len(grains_for(state)) - 1) * evaluation
-        steps = exploit.steps if exploit.steps >= 0 else max(int(state.explored) // 4, each_grain)
-        if exploit.steps < 0 and self.env.solved_return is not None and state.best_return < self.env.solved_return:
-            steps = max(steps, self.config.replay.capacity if self.has_budget else MOST_TRIED)
-        # Where it was explored too, the first evaluation is none of the steps that learning is allowed.
-        free = evaluation if self.covers is None else 0
-        spent, room = max(size - int(state.explored) - free, 0), self.config.replay.capacity + free - size
-        room = room if self.covers is None else steps
-        return max(0, min(steps - spent, room) // evaluation) if evaluation else 0
 
     def _extend(self, state: ReplayState, cover: Members, played: Model, seen: Seen) -> Members:
         """The cover with the policy that played; where features are new, those before it are rolled in no more."""
@@ -390,6 +352,9 @@ class ReplayAgent:
 
     def _improve(self, states: list[ReplayState]) -> list[Improved]:
         """A fit for each seed: of the bonus ahead while it explores, of the task's reward after it."""
+        if any(state.confirms for state in states):
+            fitted = iter(self._improve([state for state in states if not state.confirms]))
+            return [confirming(state) if state.confirms else next(fitted) for state in states]
         explores = [state.phase == EXPLORE for state in states]
         inputs = [fit_inputs(self, state) for state in states]
         outputs = _split(explores, inputs, self.improve, self.solve)

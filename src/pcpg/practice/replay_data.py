@@ -161,11 +161,12 @@ def _lengths(
 
 
 def task_roll_in(agent: "ReplayAgent", state: ReplayState, policy: GreedyPolicy) -> RollIn:
-    """None in the first round of a task and in a try, which evaluate; else a quarter of the episodes, by the cover.
+    """None where the task is evaluated: in its first round, in a try, and where a policy is played again.
 
-    Where the cover's policies are not at hand, in a run on the data of another, the policy itself rolls in.
+    Else a quarter of the episodes, by the cover. Where the cover's policies are not at hand, in a run on the data of
+    another, the policy itself rolls in.
     """
-    share = ROLLED_IN if state.phase_round > 0 and not state.tries else 0.0
+    share = ROLLED_IN if state.phase_round > 0 and not (state.tries or state.confirms) else 0.0
     _, length = _lengths(agent, state, agent.config.exploit.visit_episodes, share)
     if len(state.cover.w):
         return roll_in_of(agent, state, state.model)._replace(length=length)

@@ -62,6 +62,7 @@ class ReplayState(NamedTuple):
     tried_at: np.ndarray  # int64: transitions there were when the task was last tried
     tries: np.ndarray  # bool: the next round tries the task, and exploration goes on after it
     best_grain: np.ndarray  # int32: that of the task's best policy (`grains_for`)
+    confirms: np.ndarray  # bool: the next round plays the task's best policy again, in fresh episodes
     batches: np.ndarray  # int32: rounds whose data were written in this run
     explored: np.ndarray  # int64: transitions there were when exploration ended
     cover: Members
