@@ -22,7 +22,7 @@ os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(ROOT / ".cache" / "jax"))
 Path(os.environ["JAX_COMPILATION_CACHE_DIR"]).mkdir(mode=0o700, parents=True, exist_ok=True)
 
 # Before JAX is imported. Half of a first run of the tests is compilation: like this it takes a quarter of its time.
-# `XLA_FLAGS= make test` compiles as users do; what `start_pcpg` starts does so always.
+# `XLA_FLAGS= make test` compiles as users do.
 if version("jaxlib").startswith("0.10."):  # an unknown flag would end the process
     os.environ.setdefault("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=false --xla_backend_optimization_level=0")
 
@@ -192,7 +192,7 @@ def cli(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> I
 def start_pcpg() -> Iterator[Callable[..., subprocess.Popen[str]]]:
     """The command line in a process of its own; whatever still runs at the end is killed."""
     # The package of this clone, installed or not.
-    own = os.environ | {"PYTHONPATH": str(ROOT / "src"), "COLUMNS": "100", "XLA_FLAGS": ""}
+    own = os.environ | {"PYTHONPATH": str(ROOT / "src"), "COLUMNS": "100"}
     started: list[subprocess.Popen[str]] = []
 
     def start(*arguments: object, **environment: str) -> subprocess.Popen[str]:

@@ -39,6 +39,22 @@ def test_every_task_has_the_default_budget_and_no_setting_of_its_own():
     assert len(TASKS) == 13 and all(set(task.options) <= {"max_steps", "size"} for task in TASKS.values())
 
 
+def test_an_ablation_fixes_one_thing_and_is_left_out_where_that_changes_nothing():
+    def settings(task, name):
+        cell = make_cell(Flags(), task, name)
+        return None if cell is None else (cell.config.features, cell.config.agent)
+
+    cliff = settings("cliff", "auto")[1]
+    assert settings("cliff", "discount")[1].explore.discount * 200 == pytest.approx(100), "1 / (1 - 0.99)"
+    assert settings("cliff", "bandwidth")[1].replay.bandwidth_scale == "raw" != cliff.replay.bandwidth_scale
+    assert settings("cliff", "updates")[1].exploit.backups == 200 != cliff.exploit.backups
+    assert settings("stages", "features")[0] == "identity" != settings("stages", "auto")[0]
+    assert settings("stages", "ridge")[1].explore.ridge_scale == "raw"
+    assert settings("cliff", "features") is settings("stages", "discount") is settings("cliff", "normalised") is None
+    assert settings("newmaze", "features") is None, "all of its budget goes to the reward"
+    assert settings("cartpole", "updates") is None, "they have that size"
+
+
 @pytest.mark.parametrize(
     ("ours", "theirs", "worse"),
     [

@@ -19,7 +19,7 @@ from pcpg.practice.fitting import Episodes
 from pcpg.practice.grains import GRAINS, SMOOTH_GRAINS, grain_of, grains_for, refined_landmarks
 from pcpg.practice.kept import Batch, Kept
 from pcpg.practice.replay import ReplayAgent
-from pcpg.practice.replay_data import fit_inputs
+from pcpg.practice.replay_data import fit_inputs, scale_of
 from pcpg.practice.tries import is_by_chance
 from pcpg.runs.metrics import read_metrics
 from pcpg.state import DONE, EXPLOIT
@@ -116,6 +116,14 @@ def test_landmarks_of_a_task_that_would_be_more_than_allowed_are_spread_out_with
     found = refined_landmarks(agent, state, np.arange(200))
     assert (int(found.count) == 64) is not has_root
     assert np.asarray(found.root).any() == has_root
+
+
+@pytest.mark.parametrize(("kind", "follows"), [("median", True), ("raw", False)])
+def test_the_kernel_is_as_wide_as_the_data_say_or_as_it_is_told(kind, follows):
+    rows = np.random.default_rng(0).random((50, 2), np.float32)
+    agent = ReplayAgent(DeepSea(4), ReplayConfig(KeepConfig(bandwidth=0.5, bandwidth_scale=kind)), 1)
+    near, far = (scale_of(agent, kept_of_rows(size * rows), None) for size in (1, 10))
+    np.testing.assert_allclose(near, 10 * far if follows else np.full(2, 2.0), rtol=1e-4)
 
 
 def kept_of_rows(rows):
