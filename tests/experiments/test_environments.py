@@ -104,6 +104,15 @@ def test_a_baseline_that_is_asked_for_alone_has_the_steps_of_the_kept_pcpg():
     assert cell.config.limits.steps == max(kept["env_steps"])
 
 
+def test_every_kept_baseline_has_the_steps_that_pcpg_used():
+    kept = read_records(EXPERIMENT, RESULTS)
+    used = {record["task"]: max(record["env_steps"]) for record in kept if record["column"] == "auto"}
+    budgets = {
+        (r["task"], r["column"]): r["config"]["budget"] for r in kept if r["column"] in ("ppo", "ppo-rnd", "ppo-e3b")
+    }
+    assert budgets == {(task, column): used[task] for task, column in budgets} and len(budgets) == 3 * len(TASKS)
+
+
 def test_an_unknown_task_is_named(cli):
     answer = cli("reproduce", "environments", "--tasks", "deepsee")
     assert answer.code == 2 and "unknown task 'deepsee'; valid: cartpole" in answer.err

@@ -286,6 +286,8 @@ def _entry(rows: dict[str, Record], column: str, task: str, chosen: str) -> str:
         return f"{rows[column]['successes']}/{rows[column]['seeds']}"
     if column == chosen:
         return "as chosen"
+    if column in FIXED_CHOICES:  # nothing to fix, or it is what was chosen
+        return "–"
     return "too long" if column == "pcpg-replay" and task in TOO_LONG else ""
 
 
