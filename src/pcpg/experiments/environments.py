@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 from scipy import stats
 
-from pcpg.algorithms import label, preset
+from pcpg.algorithms import ALGORITHMS, label, preset
 from pcpg.api import Run
 from pcpg.config import BaselineConfig
 from pcpg.experiments import harness
@@ -286,7 +286,7 @@ def _entry(rows: dict[str, Record], column: str, task: str, chosen: str) -> str:
         return f"{rows[column]['successes']}/{rows[column]['seeds']}"
     if column == chosen:
         return "as chosen"
-    if column in FIXED_CHOICES:  # nothing to fix, or it is what was chosen
+    if column in FIXED_CHOICES and not isinstance(ALGORITHMS[chosen].preset, FIXED_CHOICES[column].kinds):
         return "–"
     return "too long" if column == "pcpg-replay" and task in TOO_LONG else ""
 
