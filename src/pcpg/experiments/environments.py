@@ -267,7 +267,8 @@ def _solved_table(summary: Summary, columns: dict[str, str]) -> str:
     """A row for each environment, a column for each algorithm that was run."""
     columns = {name: text for name, text in columns.items() if any(row["column"] == name for row in summary["cells"])}
     compares, worse = BASELINE in columns, {None: "", False: "no", True: "yes"}
-    names = ("environment", "chosen", "steps per seed", *columns.values(), *(["worse than PPO"] if compares else []))
+    costs = ("steps per seed", *(["seconds per seed"] if compares else []))
+    names = ("environment", "chosen", *costs, *columns.values(), *(["worse than PPO"] if compares else []))
     lines = []
     for task in EVERY:
         rows = {row["column"]: row for row in summary["cells"] if row["task"] == task}
@@ -275,8 +276,9 @@ def _solved_table(summary: Summary, columns: dict[str, str]) -> str:
             continue
         ours = rows[AUTO]
         solved = [_entry(rows, name, task, ours["algo"]) for name in columns]
-        steps, last = f"{ours['env_steps_per_seed'] / 1e3:,.0f}k", [worse[ours["worse_than_ppo"]]] if compares else []
-        lines.append((EVERY[task].about, f"`{ours['algo']}`", steps, f"**{solved[0]}**", *solved[1:], *last))
+        cost = (f"{ours['env_steps_per_seed'] / 1e3:,.0f}k", *([f"{ours['seconds_per_seed']:.0f}"] if compares else []))
+        last = [worse[ours["worse_than_ppo"]]] if compares else []
+        lines.append((EVERY[task].about, f"`{ours['algo']}`", *cost, f"**{solved[0]}**", *solved[1:], *last))
     return harness.markdown(names, lines)
 
 
