@@ -312,8 +312,8 @@ class ReplayExploitConfig:
     """New steps that the task may take where its policy earns less than its values promise, or than what the
     environment calls solved: it is played, a quarter of the episodes rolled in through the cover, what it meets is
     kept, and the values are fitted again. 0: none, the data alone; -1: a quarter of those of exploration, and at least
-    two evaluations; where the environment says what is solved and no policy was, all that the budget leaves, or 300,000
-    without one."""
+    an evaluation of each grain; where the environment says what is solved and no policy was, all that the budget
+    leaves, or 300,000 without one."""
     tolerance: float = 0.1
     """How much less a policy may earn than its values promise, as a share of the range of returns met so far; with -1
     all steps are taken that are allowed."""

@@ -54,7 +54,8 @@ def test_a_cell_that_is_done_is_not_run_again(records):
     assert run_pcpg(out)["time"] == ours["time"]
     with pytest.raises(ValueError, match="choose another --out"):
         run_pcpg(out, seeds=3)
-    with pytest.raises(ValueError, match=r"other settings \(ppo.num_updates, .*\): choose another --out"):
+    names = r"\(ppo.num_updates, explore.patience, exploit.num_rounds\)"
+    with pytest.raises(ValueError, match=f"other settings {names}: choose another --out"):
         run_pcpg(out, agent=ALGORITHMS["pcpg"].preset)
 
 

@@ -11,6 +11,7 @@ range from PPO's least to what counts as solved, and a one-sided Welch test at 5
 """
 
 import dataclasses
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -140,17 +141,23 @@ def make_cell(flags: Flags, name: str, algo: str, budget: int = 0) -> Cell | Non
     limits = Limits(steps=budget or (SMOKE_STEPS if flags.scale == "smoke" else STEPS))
     run = {"env": task.env, "env_options": task.options, "seed": flags.seed, "seeds": seeds}
     if algo in (AUTO, *FIXED_CHOICES):
-        config = RunConfig.from_json(run | chosen_by_a_look(task.env, task.options, limits, flags.seed))
+        config = RunConfig.from_json(run | _chosen(name, limits, flags.seed))
         config = with_fixed(config, algo) if algo in FIXED_CHOICES else config
     else:
         config = RunConfig(algo=algo, agent=preset(task.env, algo), limits=limits, **run)
         if isinstance(config.agent, BaselineConfig):  # where PC-PG needed very little, a baseline has more
             least = fewest_steps(config.agent, config.checked().make_env())
             config = dataclasses.replace(config, limits=Limits(steps=max(limits.steps, least)))
-    command = f"pcpg reproduce {flags.experiment} --scale {flags.scale} --tasks {name} --algos {algo}"
     if config is None:
         return None
+    command = f"pcpg reproduce {flags.experiment} --scale {flags.scale} --tasks {name} --algos {algo}"
     return Cell(f"{name}-{algo}", config.resolved(), f"{command} --seeds {seeds} --seed {flags.seed}")
+
+
+@functools.cache
+def _chosen(name: str, limits: Limits, seed: int) -> dict[str, Any]:
+    """What a look chooses for a task; every column of the ablation begins with it."""
+    return chosen_by_a_look(EVERY[name].env, EVERY[name].options, limits, seed)
 
 
 def measure(run: Run) -> Record:

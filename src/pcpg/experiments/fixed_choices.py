@@ -23,6 +23,7 @@ class Fixed(NamedTuple):
     kinds: tuple[type, ...]  # settings of the algorithms that choose it by what was measured
     changes: Callable[[RunConfig], dict[str, Any]]  # to the settings that were chosen
     features: str = ""
+    needs_cover: bool = False  # of no effect where all of the budget goes to the reward
 
 
 def _discount(config: RunConfig) -> dict[str, Any]:
@@ -42,8 +43,8 @@ FIXED_CHOICES: dict[str, Fixed] = {
     "normalised": Fixed(
         "always normalised", (PCPGConfig, BaselineConfig), lambda config: {"ppo": {"normalise_observations": True}}
     ),
-    "features": Fixed("features: the observation", (PCPGConfig,), lambda config: {}, features="identity"),
-    "ridge": Fixed("ridge 1e-6, bonus not scaled", (PCPGConfig,), lambda config: RAW),
+    "features": Fixed("features: the observation", (PCPGConfig,), lambda config: {}, "identity", needs_cover=True),
+    "ridge": Fixed("ridge 1e-6, bonus not scaled", (PCPGConfig,), lambda config: RAW, needs_cover=True),
     "bandwidth": Fixed(
         "kernel of width 1", (ReplayConfig,), lambda config: {"replay": {"bandwidth": 1.0, "bandwidth_scale": "raw"}}
     ),
@@ -52,9 +53,6 @@ FIXED_CHOICES: dict[str, Fixed] = {
 }
 """By the name of the column."""
 
-COVER_ALONE = ("features", "ridge")
-"""What the cover alone depends on: of no use where all of the budget goes to the reward."""
-
 
 def with_fixed(config: RunConfig, name: str) -> RunConfig | None:
     """What was chosen with one thing fixed; None where that changes nothing."""
@@ -62,7 +60,7 @@ def with_fixed(config: RunConfig, name: str) -> RunConfig | None:
     if not isinstance(config.agent, fixed.kinds):
         return None
     explores = not isinstance(config.agent, PCPGConfig) or config.agent.explore.reward_first < 1
-    if name in COVER_ALONE and not explores:
+    if fixed.needs_cover and not explores:
         return None
     agent = changed(config.agent, fixed.changes(config))
     features = {"features": fixed.features, "feature_options": {}} if fixed.features else {}

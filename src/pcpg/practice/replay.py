@@ -64,7 +64,7 @@ from pcpg.practice.replay_state import (
     kept_of,
     no_members,
 )
-from pcpg.practice.tries import confirming, is_by_chance, is_confirmed, is_fine, tries_left, tries_task
+from pcpg.practice.tries import confirming, is_by_chance, is_fine, is_solved, tries_left, tries_task
 from pcpg.presets import bytes_of_transition, sized
 from pcpg.state import DONE, EXPLOIT, EXPLORE, NonFinite, Report, int32
 
@@ -306,7 +306,7 @@ class ReplayAgent:
             state = state._replace(
                 confirms=np.asarray(False), best_return=state.last_return, phase_round=before.phase_round
             )
-            is_done = is_confirmed(self, state)
+            is_done = is_solved(self, state)
         else:
             state = state._replace(best_grain=int32(grain)) if state.best_return > before.best_return else state
             is_done = is_fine(self, state, done)

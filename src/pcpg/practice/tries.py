@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 MOST_TRIED = 300_000
 """Steps that a task may take where there is no budget, while no policy earns what the environment calls solved."""
 CHANCE = 2.0
+"""Standard errors by which the best of some tries is better than it is, about: the largest of ten or twenty draws."""
 SAME = 1e-3
 """Returns that differ by less than this share of the range of those met are the same."""
 
@@ -41,7 +42,7 @@ def is_fine(agent: "ReplayAgent", state: ReplayState, done: Explored) -> bool:
     if is_beaten or falls_short:
         return False
     if agent.env.solved_return is not None:
-        return is_confirmed(agent, state)
+        return is_solved(agent, state)
     is_smooth = grains_for(state) is SMOOTH_GRAINS and agent.covers is None
     return not is_smooth or int(state.phase_round) >= len(SMOOTH_GRAINS)
 
@@ -49,7 +50,7 @@ def is_fine(agent: "ReplayAgent", state: ReplayState, done: Explored) -> bool:
 def is_by_chance(agent: "ReplayAgent", state: ReplayState, returns: np.ndarray) -> bool:
     """Whether the best mean return is enough, but may be so by chance: its policy is then played again.
 
-    The best of many tries is the luckiest of them too, by up to CHANCE standard errors.
+    The best of many tries is the luckiest of them too.
     """
     if agent.env.solved_return is None:
         return False
@@ -59,7 +60,7 @@ def is_by_chance(agent: "ReplayAgent", state: ReplayState, returns: np.ndarray) 
     return bool(float(state.best_return) - CHANCE * error < agent.env.solved_return)
 
 
-def is_confirmed(agent: "ReplayAgent", state: ReplayState) -> bool:
+def is_solved(agent: "ReplayAgent", state: ReplayState) -> bool:
     """Whether the best policy earns what the environment calls solved."""
     return agent.env.solved_return is not None and bool(state.best_return >= agent.env.solved_return)
 
@@ -80,7 +81,7 @@ def tries_left(agent: "ReplayAgent", state: ReplayState) -> int:
     evaluation = exploit.visit_episodes * agent.env.max_steps
     each_grain = (len(grains_for(state)) - 1) * evaluation
     steps = exploit.steps if exploit.steps >= 0 else max(int(state.explored) // 4, each_grain)
-    is_open = agent.env.solved_return is not None and (state.confirms or not is_confirmed(agent, state))
+    is_open = agent.env.solved_return is not None and (state.confirms or not is_solved(agent, state))
     if exploit.steps < 0 and is_open:
         steps = max(steps, agent.config.replay.capacity if agent.has_budget else MOST_TRIED)
     # Where it was explored too, the first evaluation is none of the steps that learning is allowed.
