@@ -18,6 +18,10 @@ RLLIB_VENV := benchmarks/.venv-rllib
 RLLIB_INSTALLED := $(RLLIB_VENV)/.installed
 LOCK_VENV := .cache/lock
 
+# Tests start hundreds of processes, and without kept bytecode each would compile what it imports anew: it is kept even
+# where the machine asks for none.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help install demo test quick lint docs bench peers agreement slow-env lock clean
 
