@@ -237,8 +237,12 @@ class KeepConfig:
     """Most landmarks; covariances take 8 * actions * landmarks^2 bytes."""
     num_actions: int = 5
     """Real actions are chosen from a grid of about this many."""
+    ignored: tuple[int, ...] = ()
+    """Numbers of the entries of an observation that are noise: they are kept as zeros, and nobody looks at them."""
 
     def __post_init__(self) -> None:
+        if self.ignored and min(self.ignored) < 0:
+            raise ValueError(f"ignored names entries by their numbers, from 0 on, got {list(self.ignored)}")
         positive(self, "sample_rate", "bandwidth", "num_actions", "max_landmarks")
         within(self, "tolerance", 1e-4, 1.0)
         for name in ("capacity", "pool"):

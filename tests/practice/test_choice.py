@@ -32,7 +32,7 @@ CARTPOLE = Look(
     distinct=800,
     first=40,
     differs_after_reset=True,
-    noise=0,
+    noise=(),
     by_action=1.0,
     good=0.9,
     return_error=1.0,
@@ -48,8 +48,10 @@ GRID: dict[str, Any] = {"shape": (147,), "kind": "zeros and ones", "observed": (
         ({"kind": "one-hot", "shape": (500,), "distinct": 365}, "pcpg-replay", False),
         ({"differs_after_reset": False, "distinct": 60}, "pcpg-replay", False),
         ({"shape": (2,)} | UNPAID, "pcpg-replay", False),
-        ({"shape": (2,), "noise": 1} | UNPAID, "pcpg", True),
+        ({"shape": (2,), "noise": (0, 1)} | UNPAID, "pcpg", True),  # nothing lasts
         ({"shape": (6,)} | UNPAID, "pcpg", True),
+        ({"shape": (6,), "noise": (4,)} | UNPAID, "pcpg", True),
+        ({"differs_after_reset": False, "distinct": 60, "noise": (3,)}, "pcpg", True),  # what is paid may be for it
         (GRID | UNPAID, "ppo-e3b", False),
         (GRID | {"good": 0.1}, "pcpg", True),
         (GRID | UNPAID | {"differs_after_reset": False}, "pcpg", True),
@@ -58,6 +60,16 @@ GRID: dict[str, Any] = {"shape": (147,), "kind": "zeros and ones", "observed": (
 def test_the_first_row_that_fits_decides(seen: dict[str, Any], algo: str, begins_with_reward: bool) -> None:
     choice = choose(CARTPOLE._replace(**seen))
     assert choice.algo == algo and ("explore" in choice.agent) is begins_with_reward
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [{"shape": (6,), "noise": (1, 4)}, {"shape": (9,), "noise": (4,), "differs_after_reset": False, "distinct": 60}],
+)
+def test_noise_beside_what_is_short_or_comes_again_is_ignored(seen: dict[str, Any]) -> None:
+    choice = choose(CARTPOLE._replace(**seen | UNPAID))
+    assert choice.algo == "pcpg-replay" and choice.agent == {"replay": {"ignored": seen["noise"]}}
+    assert flags_of(choice)[1] == f"--replay.ignored {' '.join(map(str, seen['noise']))}"
 
 
 def test_ppo_has_to_beat_random_play_by_three_standard_errors() -> None:
@@ -125,7 +137,9 @@ def test_a_time_limit_leaves_room_beyond_random_play(
 
 def test_noise_is_told_from_what_lasts_and_layouts_from_starts() -> None:
     stages = chosen_by_a_look("gymnasium:pcpg.envs.adapters.own_tasks:Stages-v0", {}, Limits(steps=100_000))
-    assert "3 entries are noise" in stages["looked"]["chose"]
+    assert stages["algo"] == "pcpg-replay" and stages["agent"] == {"replay": {"ignored": (0, 1, 2)}}
+    assert "observations come again but for 3 entries of noise" in stages["looked"]["chose"]
+    assert "3 entries of noise, beside which " in stages["looked"]["saw"][2]
     env = gymnasium.make("pcpg.envs.adapters.own_tasks:NewMaze-v0")
     mazes = {env.reset(seed=seed)[0][0].tobytes() for seed in range(8)}
     assert len(mazes) == 8, "every reset has another maze"

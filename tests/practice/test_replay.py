@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import pcpg
-from pcpg.config import KeepConfig, ReplayConfig, ReplayExploitConfig, ReplayExploreConfig
+from pcpg.config import ConfigError, KeepConfig, ReplayConfig, ReplayExploitConfig, ReplayExploreConfig
 from pcpg.cover.landmarks import no_landmarks
 from pcpg.envs.deep_sea import DeepSea
 from pcpg.envs.lock import CombinationLock
@@ -338,6 +338,21 @@ def test_a_task_is_played_and_fitted_again_within_its_steps_and_can_be_resumed(t
 def pay_less(observation: Any, action: Any) -> Any:
     """Another reward than the environment's."""
     return (action == 0) * 0.5 + observation.sum() * 0.0 - 0.4
+
+
+def test_entries_that_are_ignored_are_not_kept_and_change_no_action(tmp_path: Path) -> None:
+    settings = {"replay": {"ignored": [0, 1, 2], "capacity": 6000}}
+    stages = "gymnasium:pcpg.envs.adapters.own_tasks:Stages-v0"
+    run = pcpg.train(stages, "pcpg-replay", config=settings, seed=1000, out=tmp_path / "run")
+    kept = read_data(run.folder, run.config, 1000)
+    assert not kept.observations[:, :3].any() and len(kept.observations) <= 64 * 3 < kept.size
+    seen = np.random.default_rng(0).random((20, 8), np.float32)
+    other = seen.copy()
+    other[:, :3] = 7.0
+    values = [np.asarray(run.policy.network.values(one)) for one in (seen, other)]
+    np.testing.assert_array_equal(*values)
+    with pytest.raises(ConfigError, match=r"replay.ignored names entry 8, and the last of an observation is 7"):
+        pcpg.train(stages, "pcpg-replay", config={"replay": {"ignored": [8]}})
 
 
 def test_continuous_actions_are_chosen_from_a_grid(tmp_path: Path) -> None:

@@ -5,7 +5,8 @@
 | observations are one-hot, or come again in episodes that begin alike | `pcpg-replay`: its data are kept          |
 | random play meets something good in one episode of twenty, or more   | `pcpg` that begins with the reward; where |
 |                                                                      | layouts change, it stays with the reward  |
-| at most four entries, none of them noise                             | `pcpg-replay`                             |
+| at most four entries that are not noise, or observations that come   | `pcpg-replay`, which ignores the noise    |
+| again but for noise, in episodes that begin alike                    |                                           |
 | long observations, other ones after every reset: layouts that change | `ppo-e3b`                                 |
 | all others                                                           | `pcpg` that begins with the reward        |
 
@@ -20,7 +21,7 @@ from pcpg.envs.host import HostEnvironment
 from pcpg.envs.options import NoTimeLimit
 from pcpg.envs.protocol import Environment
 from pcpg.envs.registry import make
-from pcpg.practice.look import LONGEST, Look, found_limit, look
+from pcpg.practice.look import LONGEST, Look, count_of, found_limit, look
 
 STEPS = 300_000
 """Environment steps of each seed where none are given."""
@@ -56,7 +57,8 @@ class Choice(NamedTuple):
 def choose(found: Look) -> Choice:
     """From what was measured to what is run."""
     alike = not found.differs_after_reset and found.kind != "image"
-    if found.kind == "one-hot" or (alike and found.distinct <= REPEATS * found.env_steps):
+    comes_again = found.kind == "one-hot" or (alike and found.distinct <= REPEATS * found.env_steps)
+    if comes_again and not found.noise:
         return Choice("pcpg-replay", {}, "observations come again, so data are worth keeping")
     changes = found.differs_after_reset and found.entries > LONG
     if found.good >= PAYS and changes:
@@ -64,11 +66,15 @@ def choose(found: Look) -> Choice:
         return Choice("pcpg", _first(found, 1.0), because)
     if found.good >= PAYS:
         return Choice("pcpg", _first(found, REWARD_FIRST), "random play is paid, so the reward comes first")
-    if found.entries <= FEW and not found.noise:
-        return Choice("pcpg-replay", {}, "random play meets nothing good, and observations are short")
+    lasting = found.entries - len(found.noise)
+    if lasting and (lasting <= FEW or comes_again):
+        what = "observations are short" if lasting <= FEW else "observations come again"
+        ignores = {"replay": {"ignored": found.noise}} if found.noise else {}
+        but = f" but for {count_of(len(found.noise))} of noise" if found.noise else ""
+        return Choice("pcpg-replay", ignores, f"random play meets nothing good, and {what}{but}")
     if changes:
         return Choice("ppo-e3b", _sizes(found), "every reset has another layout, so novelty is that of an episode")
-    what = f"{found.noise} entries are noise" if found.noise else f"observations have {found.entries} entries"
+    what = f"{count_of(len(found.noise))} of noise" if found.noise else f"observations have {found.entries} entries"
     return Choice("pcpg", _first(found, REWARD_TRIED), f"{what}, so the reward is tried before the cover")
 
 
@@ -135,5 +141,6 @@ def flags_of(choice: Choice) -> list[str]:
         assert isinstance(settings, Mapping)
         for name, value in settings.items():
             flag = f"{part}.{name}".replace("_", "-")
-            words.append(f"--{flag}" if value is True else f"--{flag} {value:.6g}")
+            listed = value if isinstance(value, tuple) else (value,)
+            words.append(f"--{flag}" if value is True else " ".join([f"--{flag}", *(f"{one:.6g}" for one in listed)]))
     return words

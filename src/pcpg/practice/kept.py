@@ -32,8 +32,9 @@ class Batch(NamedTuple):
 class Kept:
     """All transitions of a seed. It only ever grows: exploration ends before its capacity is exceeded."""
 
-    def __init__(self, shape: tuple[int, ...], dtype: np.dtype) -> None:
+    def __init__(self, shape: tuple[int, ...], dtype: np.dtype, ignored: tuple[int, ...] = ()) -> None:
         self.size = 0  # transitions so far
+        self.ignored = ignored  # entries of an observation that are kept as zeros, so that the others come again
         self.listed = np.zeros(0, np.int64)  # of observations, by number: their rows where all are listed (`Listed`)
         self._ends: np.ndarray | None = None  # under the reward of then, where there is another now
         self._is_shared = False  # with one under another reward: copied before it grows
@@ -115,7 +116,9 @@ class Kept:
         """The transitions of some episodes [T, E, ...], their observations numbered; they are not kept yet."""
         alive = np.asarray(played.alive)
         here, after = np.asarray(played.observations[:-1])[alive], np.asarray(played.observations[1:])[alive]
-        numbers, new = self.numbers_of(np.concatenate([here, after]))
+        met = np.concatenate([here, after])
+        met.reshape(len(met), -1)[:, list(self.ignored)] = 0
+        numbers, new = self.numbers_of(met)
         first = np.zeros(alive.shape, bool)
         first[0] = True
         columns = (played.actions, played.rewards, played.terminated, played.truncated, first)

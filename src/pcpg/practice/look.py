@@ -47,10 +47,10 @@ class Look(NamedTuple):
     kind: str  # of observations: an image, one-hot, zeros and ones, or a vector
     observed: tuple[float, float]  # least and largest entry
     constant: int  # entries that never changed
-    distinct: int  # different observations among all
-    first: int  # different first observations among the episodes
+    distinct: int  # different observations among all, entries of noise left out
+    first: int  # different first observations among the episodes, likewise
     differs_after_reset: bool
-    noise: int  # real entries that jump from step to step as if nothing lasted
+    noise: tuple[int, ...]  # numbers of the real entries that jump from step to step as if nothing lasted
     by_action: float  # share of the reward's variance that the action alone explains; 1 where the reward never varies
     good: float  # share of the episodes that met something good: see `_good`
     return_error: float  # standard error of the mean return
@@ -112,7 +112,9 @@ def measured(env: Environment, data: Any, seconds: float) -> Look:
     paid, steps = np.asarray(data.rewards)[alive], int(alive.sum())
     seen = np.asarray(data.observations)[:-1][alive].reshape(steps, -1)
     first = np.asarray(data.observations)[0].reshape(alive.shape[1], -1)
-    starts = len(np.unique(first, axis=0))
+    noise = _noise(env, np.asarray(data.observations)[:-1], alive)
+    lasting = np.setdiff1d(np.arange(seen.shape[1]), noise)
+    starts = _different(first[:, lasting])
     by_action = _by_action(np.asarray(data.actions)[alive], paid.astype(np.float64))
     return Look(
         episodes=alive.shape[1],
@@ -128,26 +130,31 @@ def measured(env: Environment, data: Any, seconds: float) -> Look:
         kind=_kind(env, seen),
         observed=(float(seen.min()), float(seen.max())),
         constant=int(np.sum(np.ptp(seen.astype(np.float64), axis=0) < 1e-12)),
-        distinct=len(np.unique(seen, axis=0)),
+        distinct=_different(seen[:, lasting]),
         first=starts,
         differs_after_reset=starts > 1,
-        noise=_noise(env, np.asarray(data.observations)[:-1], alive),
+        noise=noise,
         by_action=by_action,
         return_error=float(returns.std() / np.sqrt(len(returns))),
         good=_good(np.asarray(data.rewards), np.asarray(data.terminated), alive, by_action),
     )
 
 
-def _noise(env: Environment, observations: np.ndarray, alive: np.ndarray) -> int:
+def _different(rows: np.ndarray) -> int:
+    """How many different rows there are; one where they have no entries."""
+    return len(np.unique(rows, axis=0)) if rows.shape[1] else 1
+
+
+def _noise(env: Environment, observations: np.ndarray, alive: np.ndarray) -> tuple[int, ...]:
     """Entries with many values whose change from one step to the next is as large as between any two steps."""
     if isinstance(env.observation_space, Image):
-        return 0
+        return ()
     seen = observations.reshape(*alive.shape, -1).astype(np.float64)
     both = alive[1:] & alive[:-1]
     jumps = np.mean((seen[1:] - seen[:-1])[both] ** 2, axis=0) if both.any() else np.zeros(seen.shape[-1])
     flat = seen[alive]
     many = np.array([len(np.unique(column)) > MANY for column in flat.T])
-    return int(np.sum(many & (jumps > JUMP * 2 * flat.var(axis=0))))
+    return tuple(int(entry) for entry in np.flatnonzero(many & (jumps > JUMP * 2 * flat.var(axis=0))))
 
 
 def _by_action(actions: np.ndarray, rewards: np.ndarray) -> float:
@@ -195,6 +202,11 @@ def _kind(env: Environment, seen: np.ndarray) -> str:
     return "vector"
 
 
+def count_of(entries: int) -> str:
+    """So many entries, in words."""
+    return "1 entry" if entries == 1 else f"{entries} entries"
+
+
 def lines(name: str, found: Look) -> list[str]:
     """What was seen, in three lines."""
     least, mean, most = found.lengths
@@ -211,9 +223,10 @@ def lines(name: str, found: Look) -> list[str]:
     changing = f"{found.entries - found.constant} of {found.entries} entries change, between {found.observed[0]:g} and "
     speed = f"; {found.steps_per_second:,.0f} steps per second" if found.steps_per_second else ""
     resets = f"{found.first} different starts" if found.differs_after_reset else "every episode starts alike"
+    noise = f"{count_of(len(found.noise))} of noise, beside which " if found.noise else ""
     return [
         f"{name}: episodes of {length} step{plural}, {early} end before the limit of {found.max_steps}{speed}",
         f"reward: {reward} ({found.episodes} episodes of random play)",
         f"observations: {found.kind} {found.shape}, {changing}{found.observed[1]:g}; "
-        f"{found.distinct:,} different ones in {found.env_steps:,} steps; {resets}",
+        f"{noise}{found.distinct:,} different ones in {found.env_steps:,} steps; {resets}",
     ]

@@ -17,7 +17,11 @@ MOST_ENTRIES = 10_000_000
 
 
 def check_fits(env: Environment, agent: AgentConfig) -> None:
-    """Refuse spaces and settings whose arrays for one seed alone are larger than the memory that is free."""
+    """Refuse entries that observations do not have, and arrays of one seed that are larger than the free memory."""
+    ignored = agent.replay.ignored if isinstance(agent, ReplayConfig) else ()
+    if ignored and max(ignored) >= flat_size(env.observation_space):
+        last = flat_size(env.observation_space) - 1
+        raise ConfigError(f"replay.ignored names entry {max(ignored)}, and the last of an observation is {last}")
     for what, space in (("observation", env.observation_space), ("action", env.action_space)):
         size = flat_size(space)
         if size > MOST_ENTRIES:

@@ -189,7 +189,7 @@ class ReplayAgent:
             batches=int32(0),
             explored=np.asarray(0, np.int64),
             cover=no_members(actions, room),
-            kept=Kept(space.shape, np.dtype(space.dtype)),
+            kept=Kept(space.shape, np.dtype(space.dtype), self.config.replay.ignored),
         )._replace(**self._given_data(seed))
 
     def _given_data(self, seed: int) -> dict[str, Any]:

@@ -270,7 +270,7 @@ def seen_in(
     if kept.size >= 2 * scaled_at:
         scaled_at, marks = kept.size, None if features == 0 else model.landmarks
         scale = scale_of(agent, kept, marks, int(state.closer))
-        if features == 0 or np.max(np.abs(np.log(scale / np.asarray(model.landmarks.inverse_scale)))) > RESCALED:
+        if features == 0 or _has_changed(scale, np.asarray(model.landmarks.inverse_scale)):
             features, model = features + 1, recounted(agent, state, sample, scale, model)
             waiting = np.zeros_like(waiting)
     return Seen(
@@ -289,6 +289,12 @@ def seen_in(
     )
 
 
+def _has_changed(scale: np.ndarray, old: np.ndarray) -> bool:
+    """Whether some entry that is looked at has another scale now."""
+    seen = scale > 0
+    return bool(np.max(np.abs(np.log(scale[seen] / old[seen])), initial=0.0) > RESCALED)
+
+
 def scale_of(agent: "ReplayAgent", kept: Kept, landmarks: Landmarks | None, closer: int = 0) -> np.ndarray:
     """The scale of features by the data so far; landmarks, once there are any, stand for distinct places.
 
@@ -296,11 +302,14 @@ def scale_of(agent: "ReplayAgent", kept: Kept, landmarks: Landmarks | None, clos
     """
     x, ratio = kept.some_vectors(), agent.config.replay.bandwidth * 0.5**closer
     if agent.config.replay.bandwidth_scale == "raw":
-        return np.full(x.shape[1], 1 / ratio, np.float32)
-    if landmarks is None:
-        return inverse_scale_of(x, x, ratio)
-    places = np.asarray(landmarks.places)[: int(landmarks.count)] / np.asarray(landmarks.inverse_scale)
-    return inverse_scale_of(x, places, ratio)
+        scale = np.full(x.shape[1], 1 / ratio, np.float32)
+    elif landmarks is None:
+        scale = inverse_scale_of(x, x, ratio)
+    else:
+        scaled, by = np.asarray(landmarks.places)[: int(landmarks.count)], np.asarray(landmarks.inverse_scale)
+        scale = inverse_scale_of(x, scaled / np.where(by > 0, by, 1), ratio)
+    scale[list(kept.ignored)] = 0  # whatever they are, the distance is the same
+    return scale
 
 
 def settled_scale(agent: "ReplayAgent", kept: Kept, codes: np.ndarray) -> np.ndarray:

@@ -231,7 +231,7 @@ def read_source_covers(folder: RunFolder, config: RunConfig) -> Covers:
     env = config.make_env()
     wanted = sorted({env.dynamics_seed(seed) for seed in config.seed_list})
     if keeps_data(config):
-        return {seed: _read_data(folder, env, seed, config.source["members"]) for seed in wanted}  # pyright: ignore
+        return {seed: _read_data(folder, config, env, seed, config.source["members"]) for seed in wanted}  # pyright: ignore
     weights = {seed: np.array(config.source["covers"][str(seed)]["weights"]) for seed in wanted}
     capacity = max(map(len, weights.values()))
     return _read_covers(folder, config, env, weights, config.source["members"], capacity)
@@ -242,10 +242,11 @@ def keeps_data(config: RunConfig) -> bool:
     return isinstance(config.agent, ReplayConfig)
 
 
-def _read_data(folder: RunFolder, env: Environment, seed: int, hashes: Sequence[str]) -> Kept:
+def _read_data(folder: RunFolder, config: RunConfig, env: Environment, seed: int, hashes: Sequence[str]) -> Kept:
     """All transitions of a seed."""
     space = env.observation_space
-    kept = Kept(space.shape, np.dtype(space.dtype))
+    assert isinstance(config.agent, ReplayConfig)
+    kept = Kept(space.shape, np.dtype(space.dtype), config.agent.replay.ignored)
     for index, sha256 in enumerate(hashes):
         own = _of_seed(seed, folder.read_member(index, sha256))
         if own:  # a seed that had ended by then has no part in it
@@ -257,7 +258,7 @@ def read_data(folder: RunFolder, config: RunConfig, seed: int) -> Kept:
     """All transitions that a seed has kept, as of the last checkpoint."""
     checkpoint = folder.newest_checkpoint()
     members = checkpoint.state["members"] if checkpoint else []
-    return _read_data(folder, environment_of(folder), seed, members)
+    return _read_data(folder, config, environment_of(folder), seed, members)
 
 
 def _batch(own: Mapping[str, np.ndarray]) -> Batch:
