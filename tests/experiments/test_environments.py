@@ -48,11 +48,19 @@ def test_an_ablation_fixes_one_thing_and_is_left_out_where_that_changes_nothing(
     assert settings("cliff", "discount")[1].explore.discount * 200 == pytest.approx(100), "1 / (1 - 0.99)"
     assert settings("cliff", "bandwidth")[1].replay.bandwidth_scale == "raw" != cliff.replay.bandwidth_scale
     assert settings("cliff", "updates")[1].exploit.backups == 200 != cliff.exploit.backups
-    assert settings("stages", "features")[0] == "identity" != settings("stages", "auto")[0]
-    assert settings("stages", "ridge")[1].explore.ridge_scale == "raw"
-    assert settings("cliff", "features") is settings("stages", "discount") is settings("cliff", "normalised") is None
-    assert settings("newmaze", "features") is None, "all of its budget goes to the reward"
+    assert settings("stages", "noise")[1].replay.ignored == () != settings("stages", "auto")[1].replay.ignored
+    assert settings("cliff", "learned")[1].replay.features == "inverse-dynamics"
+    assert settings("cliff", "noise") is settings("cartpole", "discount") is settings("cliff", "normalised") is None
     assert settings("cartpole", "updates") is None, "they have that size"
+
+
+def test_what_a_cover_depends_on_is_fixed_in_pcpg_everywhere():
+    for task in ("stages", "cartpole"):
+        features, ridge = (make_cell(Flags(), task, name, 40_000).config for name in ("features", "ridge"))
+        plain = make_cell(Flags(), task, "pcpg", 40_000).config
+        assert features.algo == ridge.algo == plain.algo == "pcpg" and features.limits.steps == 40_000
+        assert features.features == "identity" != plain.features and features.agent == plain.agent
+        assert ridge.agent.explore.ridge_scale == "raw" and ridge.features == plain.features
 
 
 @pytest.mark.parametrize(

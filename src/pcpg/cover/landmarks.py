@@ -10,11 +10,12 @@
 | share(s) | shares    | softmax over landmarks of a kernel `SHARP` times narrower: weights of an averager   |
 
 A new landmark adds a coordinate and leaves the earlier ones as they are, so what was counted in these features stays
-valid. Arrays have a fixed capacity M, so that a landmark more compiles nothing; coordinates without one are zero.
+valid. Arrays have a fixed capacity M, so that a landmark more compiles nothing; coordinates without one are zero. Where
+features are learned, s is what an encoder makes of the observation.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -35,6 +36,18 @@ ROWS = 1024
 """Observations whose nearest landmarks are sought together."""
 
 
+@runtime_checkable
+class Encoder(Protocol):
+    """What features are learned with: features/inverse_dynamics.py."""
+
+    def features(self, observations: Shaped[Array, "n entries"]) -> Float[jax.Array, "n size"]: ...
+
+
+def seen_as(x: Array, inverse_scale: Array, encoder: Encoder | None) -> jax.Array:
+    """Observation vectors as the kernel sees them: scaled, and encoded before where there is an encoder."""
+    return jnp.asarray(x if encoder is None else encoder.features(x)) * inverse_scale
+
+
 class Landmarks(eqx.Module):
     """Landmarks with room for M of them."""
 
@@ -42,27 +55,32 @@ class Landmarks(eqx.Module):
     places: Float[Array, "M size"]  # scaled
     root: Float[Array, "M M"]  # L^-1, zero beyond `count`
     count: Int[Array, ""]
+    encoder: Encoder | None = None  # None: observations are seen as they are
 
     @property
     def capacity(self) -> int:
         return self.places.shape[0]
 
-    def phi(self, x: Float[Array, "n size"]) -> Float[jax.Array, "n M"]:
+    def seen(self, x: Float[Array, "n entries"]) -> Float[jax.Array, "n size"]:
+        """Observation vectors as the kernel sees them."""
+        return seen_as(x, self.inverse_scale, self.encoder)
+
+    def phi(self, x: Float[Array, "n entries"]) -> Float[jax.Array, "n M"]:
         """The features of observation vectors."""
         active = jnp.arange(self.capacity) < self.count
-        kernel = jnp.where(active, jnp.exp(-0.5 * _distances(x, self.inverse_scale, self.places)), 0.0)
+        kernel = jnp.where(active, jnp.exp(-0.5 * _distances(self.seen(x), self.places)), 0.0)
         return jnp.matmul(kernel, jnp.asarray(self.root).T, precision=HIGHEST)
 
-    def shares(self, x: Float[Array, "n size"]) -> Float[jax.Array, "n M"]:
+    def shares(self, x: Float[Array, "n entries"]) -> Float[jax.Array, "n M"]:
         """How an observation is shared among the landmarks, a distribution; zeros where there is no landmark yet."""
-        return shares_of(x, self.inverse_scale, self.places, self.count)
+        return shares_of(self.seen(x), self.places, self.count)
 
-    def nearest_shares(self, x: Float[Array, "n size"]) -> "NearestShares":
+    def nearest_shares(self, x: Float[Array, "n entries"]) -> "NearestShares":
         """The same among the nearest landmarks alone: a share of the memory, and of the time of a fit."""
         number = min(NEAREST, self.capacity)
 
         def of_rows(rows: jax.Array) -> tuple[jax.Array, jax.Array]:
-            logits, landmark = jax.lax.top_k(_logits(rows, self.inverse_scale, self.places, self.count), number)
+            logits, landmark = jax.lax.top_k(_logits(self.seen(rows), self.places, self.count), number)
             return jax.nn.softmax(logits, axis=-1) * (self.count > 0), landmark
 
         x, room = jnp.asarray(x), -(-len(x) // ROWS) * ROWS
@@ -108,35 +126,33 @@ def _each(function: Callable[[jax.Array], jax.Array], rows: jax.Array) -> jax.Ar
 
 
 def shares_of(
-    x: Float[Array, "n size"],
-    inverse_scale: Float[Array, " size"],
-    places: Float[Array, "M size"],
-    count: Int[Array, ""],
+    u: Float[Array, "n size"], places: Float[Array, "M size"], count: Int[Array, ""]
 ) -> Float[jax.Array, "n M"]:
-    """How each observation is shared among the first `count` landmarks."""
-    return jax.nn.softmax(_logits(x, inverse_scale, places, count), axis=-1) * (count > 0)
+    """How each observation, as the kernel sees it, is shared among the first `count` landmarks."""
+    return jax.nn.softmax(_logits(u, places, count), axis=-1) * (count > 0)
 
 
-def _logits(x: Array, inverse_scale: Array, places: Array, count: Array) -> jax.Array:
+def _logits(u: Array, places: Array, count: Array) -> jax.Array:
     active = jnp.arange(places.shape[0]) < count
-    return jnp.where(active, -0.5 * SHARP**2 * _distances(x, inverse_scale, places), -1e9)
+    return jnp.where(active, -0.5 * SHARP**2 * _distances(u, places), -1e9)
 
 
-def _distances(x: Array, inverse_scale: Array, places: Array) -> jax.Array:
+def _distances(u: Array, places: Array) -> jax.Array:
     """Squared distances of scaled observations to landmarks, [n, M]."""
-    u, places = x * inverse_scale, jnp.asarray(places)
+    places = jnp.asarray(places)
     inner = jnp.matmul(u, places.T, precision=HIGHEST)
     squares = jnp.sum(u**2, axis=-1)[:, None] + jnp.sum(places**2, axis=-1)
     return jnp.maximum(squares - 2 * inner, 0.0)
 
 
-def no_landmarks(inverse_scale: Float[np.ndarray, " size"], capacity: int) -> Landmarks:
+def no_landmarks(inverse_scale: Float[np.ndarray, " size"], capacity: int, encoder: Encoder | None = None) -> Landmarks:
     """Room for landmarks, and none yet."""
     return Landmarks(
         np.asarray(inverse_scale, np.float32),
         np.zeros((capacity, len(inverse_scale)), np.float32),
         np.zeros((capacity, capacity), np.float32),
         np.zeros((), np.int32),
+        encoder,
     )
 
 
@@ -145,7 +161,7 @@ def with_capacity(landmarks: Landmarks, capacity: int) -> Landmarks:
     more = capacity - landmarks.capacity
     places = np.pad(np.asarray(landmarks.places), ((0, more), (0, 0)))
     root = np.pad(np.asarray(landmarks.root), ((0, more), (0, more)))
-    return Landmarks(np.asarray(landmarks.inverse_scale), places, root, np.asarray(landmarks.count))
+    return Landmarks(np.asarray(landmarks.inverse_scale), places, root, np.asarray(landmarks.count), landmarks.encoder)
 
 
 def rest_of(phi: Float[Array, "n M"]) -> Float[jax.Array, " n"]:
@@ -163,7 +179,7 @@ def extend_landmarks(
     landmarks: Landmarks, x: Float[Array, "n size"], allowed: Bool[Array, " n"], tol: Scalar
 ) -> Landmarks:
     """The landmarks with rows of x added, the least explained first, until none is left above `tol` or M is full."""
-    u = jnp.asarray(x) * landmarks.inverse_scale
+    u = landmarks.seen(x)
 
     def more(now: _Growing) -> jax.Array:
         return (jnp.max(now.rest) > tol) & (now.landmarks.count < landmarks.capacity)
@@ -176,7 +192,7 @@ def extend_landmarks(
         kernel = jnp.exp(-0.5 * jnp.sum(jnp.square(u - u[i]), axis=-1))
         new = (kernel - jnp.matmul(phi, phi[i], precision=HIGHEST)) / length
         places, root = jnp.asarray(marks.places).at[at].set(u[i]), jnp.asarray(marks.root).at[at].set(row)
-        larger = Landmarks(marks.inverse_scale, places, root, at + 1)
+        larger = Landmarks(marks.inverse_scale, places, root, at + 1, marks.encoder)
         rest = jnp.where(allowed, jnp.clip(rest - new**2, 0.0, 1.0), 0.0).at[i].set(0.0)
         return _Growing(larger, phi.at[:, at].set(new), rest)
 
@@ -193,7 +209,7 @@ def spaced_landmarks(empty: Landmarks, x: Float[Array, "n size"], allowed: Bool[
     several landmarks together, so that there are more of them than `extend_landmarks` needs; but each costs n instead
     of n M. They have no features: `root` stays zero.
     """
-    u, nearest = jnp.asarray(x) * empty.inverse_scale, -jnp.log1p(-jnp.asarray(tol))  # 1 - k(u, v)^2 <= tol
+    u, nearest = empty.seen(x), -jnp.log1p(-jnp.asarray(tol))  # 1 - k(u, v)^2 <= tol
 
     def more(now: tuple[jax.Array, jax.Array, jax.Array]) -> jax.Array:
         return (jnp.max(now[1]) > nearest) & (now[2] < empty.capacity)
@@ -206,7 +222,7 @@ def spaced_landmarks(empty: Landmarks, x: Float[Array, "n size"], allowed: Bool[
 
     first = jnp.asarray(empty.places), jnp.where(allowed, jnp.inf, 0.0), jnp.asarray(empty.count)
     places, _, count = jax.lax.while_loop(more, add, first)
-    return Landmarks(jnp.asarray(empty.inverse_scale), places, jnp.asarray(empty.root), count)
+    return Landmarks(jnp.asarray(empty.inverse_scale), places, jnp.asarray(empty.root), count, empty.encoder)
 
 
 def as_wide_as_apart(spaced: Landmarks) -> Landmarks:
@@ -214,21 +230,29 @@ def as_wide_as_apart(spaced: Landmarks) -> Landmarks:
     places, last = np.asarray(spaced.places), int(spaced.count) - 1
     apart = np.sqrt(np.min(np.sum(np.square(places[:last] - places[last]), axis=1)))
     factor = np.float32(1.0 / (SHARP * max(float(apart), 1e-6)))
-    return Landmarks(spaced.inverse_scale * factor, places * factor, np.asarray(spaced.root), np.asarray(spaced.count))
+    return Landmarks(
+        spaced.inverse_scale * factor,
+        places * factor,
+        np.asarray(spaced.root),
+        np.asarray(spaced.count),
+        spaced.encoder,
+    )
 
 
 def inverse_scale_of(
-    x: Shaped[np.ndarray, "n size"], places: Shaped[np.ndarray, "m size"], ratio: float, most: int = 500
+    x: Shaped[np.ndarray, "n size"],
+    places: Shaped[np.ndarray, "m size"],
+    ratio: float,
+    most: int = 500,
+    *,
+    by_entry: bool = True,
 ) -> Float[np.ndarray, " size"]:
     """1 / (scale h) from data: scale is the range of each entry, h `ratio` times the median distance of two places.
 
-    `x` are observations, `places` distinct ones that stand for where one can be. An entry that does not vary has the
-    usual range of the others, so that a value it takes later is told apart.
+    `x` are observations, `places` distinct ones that stand for where one can be. With `by_entry` false, for features
+    that have a scale of their own, the scale is 1.
     """
-    x = np.asarray(x, np.float64)
-    spread = x.max(axis=0) - x.min(axis=0)
-    moved = spread > 1e-8
-    scale = np.where(moved, spread, np.median(spread[moved]) if moved.any() else 1.0)
+    scale = ranges_of(x) if by_entry else np.ones(np.shape(x)[1])
     rows = np.unique(np.asarray(places, np.float64) / scale, axis=0)
     if len(rows) > most:
         rows = rows[np.random.default_rng(0).choice(len(rows), most, replace=False)]
@@ -236,3 +260,12 @@ def inverse_scale_of(
     gaps = np.sqrt(np.maximum(squares[:, None] + squares - 2 * rows @ rows.T, 0.0))[np.triu_indices(len(rows), 1)]
     h = ratio * float(np.median(gaps)) if gaps.size else 1.0
     return (1.0 / (scale * h)).astype(np.float32)
+
+
+def ranges_of(x: Shaped[np.ndarray, "n size"]) -> Float[np.ndarray, " size"]:
+    """The range of each entry; one that does not vary has the usual range of the others, so that a value it takes later
+    is told apart."""
+    x = np.asarray(x, np.float64)
+    spread = x.max(axis=0) - x.min(axis=0)
+    moved = spread > 1e-8
+    return np.where(moved, spread, np.median(spread[moved]) if moved.any() else 1.0)

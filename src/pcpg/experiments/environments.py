@@ -42,6 +42,8 @@ FIXED = ("pcpg", "pcpg-replay")
 TOO_LONG = ("newmaze", "multiroom", "doorkey", "fourrooms")
 """Layouts that change: hardly an observation comes again, and a seed of `pcpg-replay` is not done in ten minutes."""
 ALGOS = (AUTO, BASELINE, "ppo-rnd", "ppo-e3b", *FIXED, *FIXED_CHOICES)
+OF_CHOSEN = tuple(name for name, fixed in FIXED_CHOICES.items() if not fixed.of_cover)
+"""What is fixed in the algorithm that was chosen; the others in `pcpg`, with as many steps as PC-PG used."""
 OWN = "gymnasium:pcpg.envs.adapters.own_tasks:"
 
 
@@ -93,8 +95,8 @@ class Flags(harness.Flags):
     scale: Scale = "laptop"
     """smoke: 1 seed, seconds, learns nothing; laptop and paper: 5 seeds, minutes for each environment."""
     algos: tuple[str, ...] = ALGOS
-    """Which algorithms; auto is PC-PG as a look chooses it, pcpg and pcpg-replay are themselves everywhere, those from
-    normalised on are auto with one thing fixed."""
+    """Which algorithms; auto is PC-PG as a look chooses it, pcpg and pcpg-replay are themselves everywhere, features
+    and ridge are pcpg with one thing fixed, the others are auto with one thing fixed."""
     out: str = "results/environments"
     """Folder of the results; cells that are done there are not run again."""
     tasks: tuple[str, ...] = tuple(TASKS)
@@ -121,7 +123,7 @@ def cells(flags: Flags, records: list[Record]) -> Iterator[Cell]:
             chosen = {r["algo"] for r in (*kept, *records) if (r["task"], r["column"]) == (name, AUTO)}
             if algo == "pcpg-replay" and (chosen == {algo} or name in TOO_LONG):
                 continue
-            used = 0 if algo in (AUTO, *FIXED_CHOICES) else steps_used(records, name) or steps_used(kept, name)
+            used = 0 if algo in (AUTO, *OF_CHOSEN) else steps_used(records, name) or steps_used(kept, name)
             cell = make_cell(flags, name, algo, used)
             if cell is not None:
                 yield cell
@@ -140,14 +142,15 @@ def make_cell(flags: Flags, name: str, algo: str, budget: int = 0) -> Cell | Non
         seeds = min(seeds, FIXED_SEEDS)
     limits = Limits(steps=budget or (SMOKE_STEPS if flags.scale == "smoke" else STEPS))
     run = {"env": task.env, "env_options": task.options, "seed": flags.seed, "seeds": seeds}
-    if algo in (AUTO, *FIXED_CHOICES):
+    if algo in (AUTO, *OF_CHOSEN):
         config = RunConfig.from_json(run | _chosen(name, limits, flags.seed))
-        config = with_fixed(config, algo) if algo in FIXED_CHOICES else config
     else:
-        config = RunConfig(algo=algo, agent=preset(task.env, algo), limits=limits, **run)
+        own = "pcpg" if algo in FIXED_CHOICES else algo
+        config = RunConfig(algo=own, agent=preset(task.env, own), limits=limits, **run)
         if isinstance(config.agent, BaselineConfig):  # where PC-PG needed very little, a baseline has more
             least = fewest_steps(config.agent, config.checked().make_env())
             config = dataclasses.replace(config, limits=Limits(steps=max(limits.steps, least)))
+    config = with_fixed(config, algo) if algo in FIXED_CHOICES else config
     if config is None:
         return None
     command = f"pcpg reproduce {flags.experiment} --scale {flags.scale} --tasks {name} --algos {algo}"
@@ -259,7 +262,9 @@ _whole_table = harness.table_of(
 
 COMPARED = {AUTO: "PC-PG", BASELINE: "PPO", "ppo-rnd": "PPO+RND", "ppo-e3b": "PPO+E3B", PEER: "PPO of SB3"}
 ABLATED = {AUTO: "as chosen"} | {name: f"always `{name}`" for name in FIXED}
-ABLATED |= {name: fixed.about for name, fixed in FIXED_CHOICES.items()}
+ABLATED |= {
+    name: f"always `pcpg`, {fixed.about}" if fixed.of_cover else fixed.about for name, fixed in FIXED_CHOICES.items()
+}
 
 
 def table(summary: Summary) -> str:
@@ -295,7 +300,7 @@ def _entry(rows: dict[str, Record], column: str, task: str, chosen: str) -> str:
         return f"{rows[column]['successes']}/{rows[column]['seeds']}"
     if column == chosen:
         return "as chosen"
-    if column in FIXED_CHOICES and not isinstance(ALGORITHMS[chosen].preset, FIXED_CHOICES[column].kinds):
+    if column in OF_CHOSEN and not isinstance(ALGORITHMS[chosen].preset, FIXED_CHOICES[column].kinds):
         return "–"
     return "too long" if column == "pcpg-replay" and task in TOO_LONG else ""
 

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pcpg.cover.landmarks import Landmarks, Shares, averages, shares_of
+from pcpg.cover.landmarks import Encoder, Landmarks, Shares, averages, seen_as, shares_of
 from pcpg.cover.pairs import pair_bonuses
 from pcpg.envs.spaces import Box, Discrete, MultiDiscrete, Space
 from pcpg.policies.distributions import Distribution, categorical
@@ -60,9 +60,11 @@ class MemberPolicy(eqx.Module):
     places: Float[Array, "M size"]
     count: Int[Array, ""]  # landmarks there were when it joined
     w: Float[Array, "A M"]
+    encoder: Encoder | None = None
 
     def outputs(self, observations: Shaped[Array, "..."]) -> Float[jax.Array, "n A"]:
-        shares = shares_of(vectors(observations), self.inverse_scale, self.places, self.count)
+        u = seen_as(vectors(observations), self.inverse_scale, self.encoder)
+        shares = shares_of(u, self.places, self.count)
         f = values_at(shares, self.w, 0.0, 1.0)
         # Ties are left to chance: where a member knows nothing it plays at random.
         return jnp.float32(SURE) * (f >= jnp.max(f, axis=-1, keepdims=True) - 1e-6)

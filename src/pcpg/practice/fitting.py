@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pcpg.cover.landmarks import Landmarks, extend_landmarks, no_landmarks, spaced_landmarks, with_capacity
+from pcpg.cover.landmarks import Encoder, Landmarks, extend_landmarks, no_landmarks, spaced_landmarks, with_capacity
 from pcpg.cover.pairs import Pairs, count, pair_bonuses
 from pcpg.cover.rollin import RollIn
 from pcpg.envs.protocol import Environment
@@ -110,12 +110,15 @@ class FitOutputs(NamedTuple):
     value: Any
 
 
-def no_model(inverse_scale: np.ndarray, num_actions: int, capacity: int, listed: int = 0) -> Model:
+def no_model(
+    inverse_scale: np.ndarray, num_actions: int, capacity: int, listed: int = 0, encoder: Encoder | None = None
+) -> Model:
     """Nothing met yet: the bonus is 1 everywhere, at the listed observations too."""
     square = (num_actions, capacity, capacity)
     eye = np.broadcast_to(np.eye(capacity, dtype=np.float32), square).copy()
     w = np.zeros((num_actions, capacity), np.float32)
-    return Model(no_landmarks(inverse_scale, capacity), eye, w, np.ones((listed, num_actions), np.float32))
+    marks, bonus = no_landmarks(inverse_scale, capacity, encoder), np.ones((listed, num_actions), np.float32)
+    return Model(marks, eye, w, bonus)
 
 
 def grown(model: Model, capacity: int) -> Model:
@@ -123,7 +126,8 @@ def grown(model: Model, capacity: int) -> Model:
     old = model.landmarks.capacity
     if capacity == old:
         return model
-    larger = no_model(np.asarray(model.landmarks.inverse_scale), len(model.w), capacity)
+    marks = model.landmarks
+    larger = no_model(np.asarray(marks.inverse_scale), len(model.w), capacity, encoder=marks.encoder)
     larger.inverses[:, :old, :old] = model.inverses
     larger.w[:, :old] = model.w
     return larger._replace(landmarks=with_capacity(model.landmarks, capacity), bonus=model.bonus)

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from pcpg.cover.landmarks import Landmarks, as_wide_as_apart, no_landmarks
+from pcpg.cover.landmarks import Encoder, Landmarks, as_wide_as_apart, no_landmarks
 from pcpg.practice.fitting import PlaceInputs
 from pcpg.practice.replay_state import ReplayState, kept_of, table_of_rows
 
@@ -58,17 +58,25 @@ def refined_landmarks(agent: "ReplayAgent", state: ReplayState, index: np.ndarra
     scale = np.asarray(state.model.landmarks.inverse_scale) * np.float32(agent.config.exploit.refine * grain.finer)
     x = table_of_rows(kept.observations[codes])
     wanted = min(grain.spaced or most, most)
+    encoder = state.model.landmarks.encoder
     if len(codes) > wanted:
-        given = no_landmarks(scale, wanted), x, np.arange(len(x)) < len(codes)
+        given = no_landmarks(scale, wanted, encoder), x, np.arange(len(x)) < len(codes)
         (spaced,) = agent.space([PlaceInputs(*given, np.float32(0.0 if grain.spaced else COARSE))])
         if grain.spaced:
             return as_wide_as_apart(spaced)
         if int(spaced.count) == most:  # so many that it does not matter how well they are chosen
             return spaced
-    return placed(agent, scale, x, len(codes), COARSE)
+    return placed(agent, View(scale, encoder), x, len(codes), COARSE)
 
 
-def placed(agent: "ReplayAgent", scale: np.ndarray, x: np.ndarray, number: int, tol: float) -> Landmarks:
+class View(NamedTuple):
+    """How the kernel sees observations."""
+
+    scale: np.ndarray  # inverse
+    encoder: Encoder | None = None
+
+
+def placed(agent: "ReplayAgent", view: View, x: np.ndarray, number: int, tol: float) -> Landmarks:
     """Landmarks for the first rows of x, with as much room as they need; many of them are taken from some rows."""
     allowed, room = np.arange(len(x)) < number, FIRST_LANDMARKS
     while True:
@@ -77,6 +85,7 @@ def placed(agent: "ReplayAgent", scale: np.ndarray, x: np.ndarray, number: int, 
         if room >= MANY_LANDMARKS and number > most:
             some = np.random.default_rng(number).choice(number, most, replace=False)
             x, allowed, number = x[some], np.ones(most, bool), most
-        (found,) = agent.refine([PlaceInputs(no_landmarks(scale, room), x, allowed, np.float32(tol))])
+        empty = no_landmarks(view.scale, room, view.encoder)
+        (found,) = agent.refine([PlaceInputs(empty, x, allowed, np.float32(tol))])
         if int(found.count) < room or room >= agent.config.replay.max_landmarks:
             return found

@@ -40,14 +40,15 @@ from pcpg.practice.fitting import (
     place_landmarks,
     space_landmarks,
 )
-from pcpg.practice.grains import FIRST_LANDMARKS, grain_of
+from pcpg.practice.grains import FIRST_LANDMARKS, View, grain_of
 from pcpg.practice.kept import Kept
+from pcpg.practice.learned import WIDTHS, encoded, fresh_encoder, learn_encoder
 from pcpg.practice.program import Programs, in_threads
 from pcpg.practice.replay_data import (
     fit_inputs,
     met_in,
     seen_in,
-    settled_scale,
+    settled_view,
     value_scale,
     with_room,
 )
@@ -103,7 +104,7 @@ class ReplayAgent:
         return candidate_actions(self.env.action_space, self.config.replay.num_actions)
 
     @functools.cached_property
-    def _settled(self) -> dict[int, tuple[np.ndarray, np.ndarray, tuple[np.ndarray, np.ndarray]]]:
+    def _settled(self) -> dict[int, tuple[np.ndarray, View, tuple[np.ndarray, np.ndarray]]]:
         return {}
 
     @functools.cached_property
@@ -136,6 +137,16 @@ class ReplayAgent:
         return Programs(space_landmarks, self.lanes)
 
     @functools.cached_property
+    def learn(self) -> Programs:
+        """Features, where they are learned."""
+        return Programs(functools.partial(learn_encoder, num_actions=len(self.candidates)), self.lanes)
+
+    @functools.cached_property
+    def encode(self) -> Programs:
+        """Observations through an encoder."""
+        return Programs(encoded, self.lanes)
+
+    @functools.cached_property
     def improve(self) -> Programs:
         gamma = self._gamma(self.config.explore.discount)
         constants = {"backups": self.config.explore.backups, "gamma": gamma, "smooth_gamma": gamma, "explore": True}
@@ -155,14 +166,18 @@ class ReplayAgent:
     @property
     def programs(self) -> tuple[Any, ...]:
         """All programs, for their compilations."""
-        return self.collect, self.count, self.improve, self.refine, self.solve, self.space, self.try_out
+        both = self.learn, self.encode
+        return *both, self.collect, self.count, self.improve, self.refine, self.solve, self.space, self.try_out
 
     def init(self, seed: int) -> ReplayState:
         """A seed before its first round: no data, no landmark, and a policy that plays at random."""
         space, actions, room = self.env.observation_space, len(self.candidates), FIRST_LANDMARKS
-        size = int(np.prod(space.shape, dtype=int))
+        size, encoder = int(np.prod(space.shape, dtype=int)), None
+        if self.config.replay.features != "observation":
+            size, encoder = WIDTHS[-1], fresh_encoder(size, actions, seed)
         listed = self.listed(seed)
-        model = no_model(np.ones(size, np.float32), actions, room, 0 if listed is None else len(listed.x))
+        number = 0 if listed is None else len(listed.x)
+        model = no_model(np.ones(size, np.float32), actions, room, number, encoder)
         policy = self._greedy(model.landmarks, model.w)
         return ReplayState(
             seed=np.asarray(seed, np.uint32),
@@ -200,9 +215,9 @@ class ReplayAgent:
         kept = self.covers[explored]
         if explored not in self._settled:  # the same for every task on these data
             places = kept.of_every_pair(MOST_OF_A_PAIR)
-            scale = settled_scale(self, kept, np.unique(kept.column("code")[places]))
-            self._settled[explored] = places, scale, kept.kinds()
-        places, scale, (one, kind) = self._settled[explored]
+            view = settled_view(self, kept, places, np.unique(kept.column("code")[places]), explored)
+            self._settled[explored] = places, view, kept.kinds()
+        places, view, (one, kind) = self._settled[explored]
         seen, chosen = kept.observations, self.candidates[kept.column("action")[one]]
         here, after = seen[kept.column("code")[one]], seen[kept.column("next_code")[one]]
         found = self.env.rewards_of(params, here, chosen, after)
@@ -212,7 +227,8 @@ class ReplayAgent:
             "phase": int32(EXPLOIT),
             "explored": np.asarray(kept.size, np.int64),
             "sample": Sample(places, np.ones(len(places), np.float32)),
-            "model": no_model(scale, len(self.candidates), FIRST_LANDMARKS),  # no bonus is asked for
+            # No bonus is asked for.
+            "model": no_model(view.scale, len(self.candidates), FIRST_LANDMARKS, encoder=view.encoder),
         }
 
     def step(self, states: Sequence[ReplayState]) -> list[tuple[ReplayState, Report]]:

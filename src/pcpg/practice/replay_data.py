@@ -20,8 +20,9 @@ from pcpg.practice.fitting import (
     grown,
     no_model,
 )
-from pcpg.practice.grains import SMOOTH_GRAINS, grains_for, placed, refined_landmarks
+from pcpg.practice.grains import SMOOTH_GRAINS, View, grains_for, placed, refined_landmarks
 from pcpg.practice.kept import Batch, Kept
+from pcpg.practice.learned import learned_encoder
 from pcpg.practice.replay_state import ReplayState, Sample, Seen, kept_of, table_of_rows
 from pcpg.state import EXPLORE
 
@@ -141,7 +142,10 @@ def roll_in_of(agent: "ReplayAgent", state: ReplayState, model: Model) -> RollIn
         counts = cover.landmarks[which].astype(np.int32)
     else:
         w, counts = np.zeros((GROUPS, *np.shape(model.w)), np.float32), np.zeros(GROUPS, np.int32)
-    members = [MemberPolicy(scale, places, np.asarray(n), np.asarray(own)) for n, own in zip(counts, w, strict=True)]
+    members = [
+        MemberPolicy(scale, places, np.asarray(n), np.asarray(own), marks.encoder)
+        for n, own in zip(counts, w, strict=True)
+    ]
     return RollIn(jax.tree.map(lambda *leaves: np.stack(leaves), *members), length)
 
 
@@ -269,9 +273,9 @@ def seen_in(
     features, scaled_at = int(state.features), int(state.scaled_at)
     if kept.size >= 2 * scaled_at:
         scaled_at, marks = kept.size, None if features == 0 else model.landmarks
-        scale = scale_of(agent, kept, marks, int(state.closer))
-        if features == 0 or _has_changed(scale, np.asarray(model.landmarks.inverse_scale)):
-            features, model = features + 1, recounted(agent, state, sample, scale, model)
+        view = view_of(agent, state, sample, marks)
+        if marks is None or view.encoder is not None or _has_changed(view.scale, np.asarray(marks.inverse_scale)):
+            features, model = features + 1, recounted(agent, state, sample, view, model)
             waiting = np.zeros_like(waiting)
     return Seen(
         returns=_returns_of(played, explore_lengths(agent, state)[1]),
@@ -295,6 +299,15 @@ def _has_changed(scale: np.ndarray, old: np.ndarray) -> bool:
     return bool(np.max(np.abs(np.log(scale[seen] / old[seen])), initial=0.0) > RESCALED)
 
 
+def view_of(agent: "ReplayAgent", state: ReplayState, sample: Sample, landmarks: Landmarks | None) -> View:
+    """How the kernel is to see observations, by the data so far."""
+    kept, closer = kept_of(state), int(state.closer)
+    if agent.config.replay.features == "observation":
+        return View(scale_of(agent, kept, landmarks, closer))
+    codes = np.unique(kept.column("code")[sample.places])
+    return settled_view(agent, kept, sample.places, codes, int(state.seed), closer)
+
+
 def scale_of(agent: "ReplayAgent", kept: Kept, landmarks: Landmarks | None, closer: int = 0) -> np.ndarray:
     """The scale of features by the data so far; landmarks, once there are any, stand for distinct places.
 
@@ -312,18 +325,38 @@ def scale_of(agent: "ReplayAgent", kept: Kept, landmarks: Landmarks | None, clos
     return scale
 
 
-def settled_scale(agent: "ReplayAgent", kept: Kept, codes: np.ndarray) -> np.ndarray:
-    """The scale of features from all data at once: landmarks in one scale tell the next, as they did round by round."""
+def settled_view(
+    agent: "ReplayAgent", kept: Kept, places: np.ndarray, codes: np.ndarray, seed: int, closer: int = 0
+) -> View:
+    """The same from all data at once: landmarks in one scale tell the next, as they did round by round.
+
+    Args:
+        agent: Whose settings and programs are used.
+        kept: The data.
+        places: Transitions that features are learned from, where they are.
+        codes: Observations among which landmarks are placed.
+        seed: Whose features they are.
+        closer: How often the kernel was made narrower.
+    """
     rng = np.random.default_rng(len(codes))
     codes = rng.choice(codes, MOST_RECOUNTED, replace=False) if len(codes) > MOST_RECOUNTED else codes
-    x, scale = table_of_rows(kept.observations[codes]), scale_of(agent, kept, None)
+    x, tol = table_of_rows(kept.observations[codes]), agent.config.replay.tolerance
+    if agent.config.replay.features == "observation":
+        view = View(scale_of(agent, kept, None, closer))
+        for _ in range(3):
+            view = View(scale_of(agent, kept, placed(agent, view, x, len(codes), tol), closer))
+        return view
+    encoder, ratio = learned_encoder(agent, kept, places, seed), agent.config.replay.bandwidth * 0.5**closer
+    u = np.asarray(agent.encode([(encoder, x)])[0])[: len(codes)]
+    view = View(inverse_scale_of(u, u, ratio, by_entry=False), encoder)
     for _ in range(3):
-        marks = placed(agent, scale, x, len(codes), agent.config.replay.tolerance)
-        scale = scale_of(agent, kept, marks)
-    return scale
+        marks = placed(agent, view, x, len(codes), tol)
+        apart = np.asarray(marks.places)[: int(marks.count)] / view.scale
+        view = View(inverse_scale_of(u, apart, ratio, by_entry=False), encoder)
+    return view
 
 
-def recounted(agent: "ReplayAgent", state: ReplayState, sample: Sample, scale: np.ndarray, old: Model) -> Model:
+def recounted(agent: "ReplayAgent", state: ReplayState, sample: Sample, view: View, old: Model) -> Model:
     """The model in features of another scale, from the sample: its weighted sums stand for those over all data."""
     index, weight = sample
     if len(index) > MOST_RECOUNTED:
@@ -331,10 +364,10 @@ def recounted(agent: "ReplayAgent", state: ReplayState, sample: Sample, scale: n
         index, weight = index[some], weight[some] * (len(index) / MOST_RECOUNTED)
     kept, number, tol = kept_of(state), len(agent.candidates), np.float32(agent.config.replay.tolerance)
     met = met_in(agent, state, kept.column("code")[index], kept.column("action")[index], weight)
-    model = no_model(scale, number, old.landmarks.capacity, len(old.bonus))
+    model = no_model(view.scale, number, old.landmarks.capacity, len(old.bonus), view.encoder)
     while True:  # as much room as the new features need
         (counted,) = agent.count([CountInputs(model, met.x, met.visits, met.pairs, tol)])
         full = int(counted.model.landmarks.count) == model.landmarks.capacity
         if not full or model.landmarks.capacity >= agent.config.replay.max_landmarks:
             return counted.model
-        model = no_model(scale, number, 2 * model.landmarks.capacity, len(old.bonus))
+        model = no_model(view.scale, number, 2 * model.landmarks.capacity, len(old.bonus), view.encoder)
