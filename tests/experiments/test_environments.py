@@ -56,9 +56,9 @@ def test_an_ablation_fixes_one_thing_and_is_left_out_where_that_changes_nothing(
 
 def test_what_a_cover_depends_on_is_fixed_in_pcpg_everywhere():
     for task in ("stages", "cartpole"):
-        features, ridge = (make_cell(Flags(), task, name, 40_000).config for name in ("features", "ridge"))
-        plain = make_cell(Flags(), task, "pcpg", 40_000).config
-        assert features.algo == ridge.algo == plain.algo == "pcpg" and features.limits.steps == 40_000
+        features, ridge = (make_cell(Flags(), task, name, 150_000).config for name in ("features", "ridge"))
+        plain = make_cell(Flags(), task, "pcpg", 150_000).config
+        assert features.algo == ridge.algo == plain.algo == "pcpg" and features.limits.steps == 150_000
         assert features.features == "identity" != plain.features and features.agent == plain.agent
         assert ridge.agent.explore.ridge_scale == "raw" and ridge.features == plain.features
 
