@@ -3,6 +3,7 @@
 from typing import Any
 
 import gymnasium
+import numpy as np
 import pytest
 
 import pcpg
@@ -85,6 +86,40 @@ def test_where_layouts_change_and_random_play_is_paid_nothing_but_the_reward_is_
 def test_observations_of_another_size_are_normalised() -> None:
     for observed in ((-300.0, 2.0), (0.0, 0.04)):
         assert choose(CARTPOLE._replace(observed=observed)).agent["ppo"] == {"normalise_observations": True}
+
+
+class Pixels(gymnasium.Env[Any, Any]):
+    """A light that moves to the right over a dark picture; the end pays."""
+
+    observation_space = gymnasium.spaces.Box(0, 255, (16, 16, 3), np.uint8)
+    action_space = gymnasium.spaces.Discrete(2)
+    max_steps = 15
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        super().reset(seed=seed)
+        self.place = 0
+        return self.seen(), {}
+
+    def seen(self) -> np.ndarray:
+        picture = np.zeros((16, 16, 3), np.uint8)
+        picture[:, self.place] = 255
+        return picture
+
+    def step(self, action: Any) -> Any:
+        self.place = self.place + 1 if action else 0
+        return self.seen(), float(self.place == 15), self.place == 15, False, {}
+
+
+def test_pictures_that_come_again_are_kept_and_their_task_is_solved_by_the_name_alone(tmp_path: Any) -> None:
+    run = pcpg.train(Pixels, total_steps="30k", out=tmp_path / "run")
+    assert run.config.algo == "pcpg-replay" and run.evaluate(20).mean_return == [1.0]
+
+
+@pytest.mark.parametrize("seen", [{}, {"good": 0.0}, {"shape": (210, 160, 3), "distinct": 1, "good": 0.0}])
+def test_pictures_that_do_not_or_are_large_are_for_networks_which_scale_them_as_they_are(seen: dict[str, Any]) -> None:
+    pictures = CARTPOLE._replace(kind="image", shape=(64, 64, 3), observed=(0.0, 255.0), differs_after_reset=False)
+    choice = choose(pictures._replace(**seen))
+    assert choice.algo == "pcpg" and "ppo" not in choice.agent
 
 
 def test_a_choice_is_said_as_the_flags_that_make_it() -> None:

@@ -33,6 +33,8 @@ REPEATS = 0.1
 """Different observations per step, up to which they come again."""
 FEW = 4
 """Entries in which a kernel tells near from far."""
+LARGEST = 2**14
+"""Entries of an observation, a picture of 64 x 64 among them, that are compared with every landmark in good time."""
 LONG = 16
 """Entries beyond which an observation may show a layout."""
 LIMIT = "max_steps"
@@ -56,7 +58,7 @@ class Choice(NamedTuple):
 
 def choose(found: Look) -> Choice:
     """From what was measured to what is run."""
-    alike = not found.differs_after_reset and found.kind != "image"
+    alike = not found.differs_after_reset and found.entries <= LARGEST
     comes_again = found.kind == "one-hot" or (alike and found.distinct <= REPEATS * found.env_steps)
     if comes_again and not found.noise:
         return Choice("pcpg-replay", {}, "observations come again, so data are worth keeping")
@@ -85,6 +87,8 @@ def _first(found: Look, share: float) -> dict[str, Any]:
 
 
 def _sizes(found: Look) -> dict[str, Any]:
+    if found.kind == "image":
+        return {}  # networks scale them as they are
     largest = max(abs(value) for value in found.observed)
     low, high = SIZES
     return {} if low <= largest <= high else {"ppo": {"normalise_observations": True}}
