@@ -120,7 +120,10 @@ def main() -> int:
     parser.add_argument("--keep", default="", help="folder for the base's results")
     parser.add_argument("--only", default="", help="only the cases whose names contain this")
     flags = parser.parse_args()
-    cases = [*TRAINED, *PRINTED, "exploit", "lock", "mountaincar", "table1"]
+    every = [*TRAINED, *PRINTED, "exploit", "lock", "mountaincar", "table1"]
+    cases = [case for case in every if flags.only in case]
+    if not cases:
+        parser.error(f"no case has {flags.only!r} in its name; they are {', '.join(every)}")
     different = 0
     with tempfile.TemporaryDirectory() as folder:
         keep = Path(flags.keep or folder) / "kept"
@@ -128,7 +131,7 @@ def main() -> int:
         base = Path(folder) / "base"
         subprocess.run(["git", "clone", "--quiet", str(ROOT), str(base)], check=True)
         subprocess.run(["git", "-C", str(base), "checkout", "--quiet", flags.base], check=True)
-        for case in [case for case in cases if flags.only in case]:
+        for case in cases:
             kept = keep / f"{case}.json"
             if not kept.exists():
                 kept.write_text(json.dumps(facts(case, base / "src", Path(tempfile.mkdtemp(dir=folder)))))

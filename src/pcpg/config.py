@@ -229,7 +229,7 @@ class KeepConfig:
     """A transition is sampled for fits with probability this times its bonus when it was met."""
     features: Literal["observation", "inverse-dynamics"] = "observation"
     """What the kernel tells apart: observations, entry by entry, or features of them that are learned from the data to
-    tell which actions led from one to a later one, so that what no action moves is left out."""
+    tell which action led from one to the next, so that what no action moves is left out."""
     bandwidth: float = 0.35
     """Bandwidth of the kernel."""
     bandwidth_scale: Literal["median", "raw"] = "median"

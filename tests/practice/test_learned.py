@@ -55,6 +55,20 @@ def test_neighbouring_places_lie_farther_apart_than_one_place_with_another_noise
     assert plain[1] < 1.1 * plain[0], "which is not so entry by entry"
 
 
+def test_entries_that_are_ignored_leave_learned_features_as_they_are() -> None:
+    agent = ReplayAgent(make("gymnasium:Taxi-v4"), ReplayConfig(KeepConfig(features="inverse-dynamics")), 1)
+    object.__setattr__(agent, "candidates", np.arange(4))
+    kept = Kept((2 + NOISE,), np.dtype(np.float32), ignored=(2, 4))
+    kept.add(kept.batch_of(walks(drifts=False)))
+    encoder = learned_encoder(agent, kept, np.arange(kept.size), seed=0)
+    seen = np.random.default_rng(1).uniform(-1, 1, (20, 2 + NOISE)).astype(np.float32)
+    other = seen.copy()
+    other[:, [2, 4]] += 1
+    np.testing.assert_array_equal(encoder.features(seen), encoder.features(other))
+    other[:, 3] += 1
+    assert np.abs(np.asarray(encoder.features(seen)) - encoder.features(other)).max() > 1e-4
+
+
 def test_an_interrupted_run_with_learned_features_ends_as_one_left_alone(tmp_path: Path) -> None:
     settings: dict[str, Any] = {"algo": "pcpg-replay", "config": LEARNED, "size": 3, "seed": 3}
 
