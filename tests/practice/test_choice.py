@@ -8,10 +8,12 @@ import pytest
 
 import pcpg
 from pcpg.config import ConfigError
+from pcpg.envs import make
 from pcpg.envs.adapters import own_tasks
+from pcpg.envs.adapters.names import register_function
 from pcpg.practice.budget import Limits
 from pcpg.practice.choice import LOOK_SHARE, STEPS, choose, chosen_line, flags_of, look_and_choose
-from pcpg.practice.look import USUAL, Look, found_limit
+from pcpg.practice.look import USUAL, Look, found_limit, look
 from pcpg.run_config import chosen_by_a_look
 from pcpg.runs.folder import RunFolder
 from pcpg.runs.metrics import read_metrics
@@ -38,6 +40,33 @@ CARTPOLE = Look(
     good=0.9,
     return_error=1.0,
 )
+
+
+class Pixels(gymnasium.Env[Any, Any]):
+    """A light that moves to the right over a dark picture; the end pays."""
+
+    observation_space = gymnasium.spaces.Box(0, 255, (16, 16, 3), np.uint8)
+    action_space = gymnasium.spaces.Discrete(2)
+    max_steps = 15
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        super().reset(seed=seed)
+        self.place = 0
+        return self.seen(), {}
+
+    def seen(self) -> np.ndarray:
+        picture = np.zeros((16, 16, 3), np.uint8)
+        picture[:, self.place] = 255
+        return picture
+
+    def step(self, action: Any) -> Any:
+        self.place = self.place + 1 if action else 0
+        return self.seen(), float(self.place == 15), self.place == 15, False, {}
+
+    def idle(self, action: Any) -> Any:
+        return self.seen(), 0.0, False, False, {}
+
+
 UNPAID: dict[str, Any] = {"good": 0.0, "returns": (-200.0, -200.0, -200.0), "return_error": 0.0}
 GRID: dict[str, Any] = {"shape": (147,), "kind": "zeros and ones", "observed": (0.0, 1.0)}
 
@@ -73,6 +102,16 @@ def test_noise_beside_what_is_short_or_comes_again_is_ignored(seen: dict[str, An
     assert flags_of(choice)[1] == f"--replay.ignored {' '.join(map(str, seen['noise']))}"
 
 
+@pytest.mark.parametrize("action_space", [gymnasium.spaces.Box(-1, 1, (8,)), gymnasium.spaces.MultiDiscrete([5] * 6)])
+@pytest.mark.parametrize("seen", [{"kind": "one-hot", "shape": (500,)}, {"shape": (2,)}])
+def test_data_are_not_kept_where_actions_are_too_many_to_compare(action_space: Any, seen: dict[str, Any]) -> None:
+    made = type("Made", (Pixels,), {"action_space": action_space, "step": Pixels.idle})
+    found = look(make(register_function(made)), most_steps=100)
+    assert not found.can_keep and look(make(register_function(Pixels)), most_steps=100).can_keep
+    assert choose(CARTPOLE._replace(**seen | UNPAID)).algo == "pcpg-replay"
+    assert choose(CARTPOLE._replace(**seen | UNPAID, can_keep=found.can_keep)).algo == "pcpg"
+
+
 def test_ppo_has_to_beat_random_play_by_three_standard_errors() -> None:
     assert choose(CARTPOLE).agent["explore"] == {"reward_first": 0.3, "random_return": 23.0}
 
@@ -86,28 +125,6 @@ def test_where_layouts_change_and_random_play_is_paid_nothing_but_the_reward_is_
 def test_observations_of_another_size_are_normalised() -> None:
     for observed in ((-300.0, 2.0), (0.0, 0.04)):
         assert choose(CARTPOLE._replace(observed=observed)).agent["ppo"] == {"normalise_observations": True}
-
-
-class Pixels(gymnasium.Env[Any, Any]):
-    """A light that moves to the right over a dark picture; the end pays."""
-
-    observation_space = gymnasium.spaces.Box(0, 255, (16, 16, 3), np.uint8)
-    action_space = gymnasium.spaces.Discrete(2)
-    max_steps = 15
-
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
-        super().reset(seed=seed)
-        self.place = 0
-        return self.seen(), {}
-
-    def seen(self) -> np.ndarray:
-        picture = np.zeros((16, 16, 3), np.uint8)
-        picture[:, self.place] = 255
-        return picture
-
-    def step(self, action: Any) -> Any:
-        self.place = self.place + 1 if action else 0
-        return self.seen(), float(self.place == 15), self.place == 15, False, {}
 
 
 def test_pictures_that_come_again_are_kept_and_their_task_is_solved_by_the_name_alone(tmp_path: Any) -> None:

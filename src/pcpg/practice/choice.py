@@ -10,8 +10,9 @@
 | long observations, other ones after every reset: layouts that change | `ppo-e3b`                                 |
 | all others                                                           | `pcpg` that begins with the reward        |
 
-The first row that fits decides. Beside it, observations whose entries are far from 1 in size are normalised. Every
-choice is a setting of the run and can be given as a flag instead: who names an algorithm or a setting chooses himself.
+The first row that fits decides; `pcpg-replay` is for actions that can be listed or chosen from a grid, 1,024 of them
+at most. Beside it, observations whose entries are far from 1 in size are normalised. Every choice is a setting of the
+run and can be given as a flag instead: who names an algorithm or a setting chooses himself.
 """
 
 from collections.abc import Mapping
@@ -60,7 +61,7 @@ def choose(found: Look) -> Choice:
     """From what was measured to what is run."""
     alike = not found.differs_after_reset and found.entries <= LARGEST
     comes_again = found.kind == "one-hot" or (alike and found.distinct <= REPEATS * found.env_steps)
-    if comes_again and not found.noise:
+    if comes_again and not found.noise and found.can_keep:
         return Choice("pcpg-replay", {}, "observations come again, so data are worth keeping")
     changes = found.differs_after_reset and found.entries > LONG
     if found.good >= PAYS and changes:
@@ -69,7 +70,7 @@ def choose(found: Look) -> Choice:
     if found.good >= PAYS:
         return Choice("pcpg", _first(found, REWARD_FIRST), "random play is paid, so the reward comes first")
     lasting = found.entries - len(found.noise)
-    if lasting and (lasting <= FEW or comes_again):
+    if lasting and (lasting <= FEW or comes_again) and found.can_keep:
         what = "observations are short" if lasting <= FEW else "observations come again"
         ignores = {"replay": {"ignored": found.noise}} if found.noise else {}
         but = f" but for {count_of(len(found.noise))} of noise" if found.noise else ""

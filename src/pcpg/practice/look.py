@@ -9,10 +9,12 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from pcpg.config import KeepConfig
 from pcpg.envs.host import HostEnvironment
 from pcpg.envs.protocol import Environment
 from pcpg.envs.spaces import Image
 from pcpg.policies.distributions import for_space
+from pcpg.policies.kernel import candidate_actions
 from pcpg.policies.networks import init_actor_critic
 from pcpg.practice.episodes import play
 from pcpg.practice.program import Program
@@ -54,6 +56,7 @@ class Look(NamedTuple):
     by_action: float  # share of the reward's variance that the action alone explains; 1 where the reward never varies
     good: float  # share of the episodes that met something good: see `_good`
     return_error: float  # standard error of the mean return
+    can_keep: bool = True  # whether actions are few enough, or their grid, to compare all of them: kept data do
 
     @property
     def entries(self) -> int:
@@ -136,8 +139,17 @@ def measured(env: Environment, data: Any, seconds: float) -> Look:
         noise=noise,
         by_action=by_action,
         return_error=float(returns.std() / np.sqrt(len(returns))),
+        can_keep=_can_keep(env),
         good=_good(np.asarray(data.rewards), np.asarray(data.terminated), alive, by_action),
     )
+
+
+def _can_keep(env: Environment) -> bool:
+    try:
+        candidate_actions(env.action_space, KeepConfig().num_actions)
+    except ValueError:
+        return False
+    return True
 
 
 def _different(rows: np.ndarray) -> int:
