@@ -355,6 +355,14 @@ def test_entries_that_are_ignored_are_not_kept_and_change_no_action(tmp_path: Pa
         pcpg.train(stages, "pcpg-replay", config={"replay": {"ignored": [8]}})
 
 
+def test_entries_of_listed_observations_can_be_ignored_too(tmp_path: Path) -> None:
+    config = TINY | {"replay": {"ignored": [0], "capacity": 2000}}  # whether the state is the first of a level
+    run = pcpg.train("CombinationLock-v0", "pcpg-replay", horizon=2, config=config, out=tmp_path / "run")
+    kept = read_data(run.folder, run.config, 0)
+    assert kept.size == run.summary["env_steps"][0] and not kept.observations[:, 0].any()
+    assert kept.observations.any()
+
+
 def test_continuous_actions_are_chosen_from_a_grid(tmp_path: Path) -> None:
     config = {"replay": {"capacity": 13_000, "num_actions": 3}, "exploit": {"visit_episodes": 8}}
     run = pcpg.train("MountainCarContinuous-v0", "pcpg-replay", config=config, out=tmp_path / "run")

@@ -29,6 +29,15 @@ class Batch(NamedTuple):
     first: np.ndarray  # [k] bool: the first step of an episode
 
 
+def without(observations: np.ndarray, ignored: tuple[int, ...]) -> np.ndarray:
+    """Observations [n, ...] with zeros for the entries that are ignored, as they are kept."""
+    if not ignored:
+        return observations
+    left = observations.copy()
+    left.reshape(len(left), int(np.prod(left.shape[1:], dtype=int)))[:, list(ignored)] = 0
+    return left
+
+
 class Kept:
     """All transitions of a seed. It only ever grows: exploration ends before its capacity is exceeded."""
 
@@ -116,9 +125,7 @@ class Kept:
         """The transitions of some episodes [T, E, ...], their observations numbered; they are not kept yet."""
         alive = np.asarray(played.alive)
         here, after = np.asarray(played.observations[:-1])[alive], np.asarray(played.observations[1:])[alive]
-        met = np.concatenate([here, after])
-        met.reshape(len(met), -1)[:, list(self.ignored)] = 0
-        numbers, new = self.numbers_of(met)
+        numbers, new = self.numbers_of(without(np.concatenate([here, after]), self.ignored))
         first = np.zeros(alive.shape, bool)
         first[0] = True
         columns = (played.actions, played.rewards, played.terminated, played.truncated, first)

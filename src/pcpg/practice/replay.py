@@ -41,7 +41,7 @@ from pcpg.practice.fitting import (
     space_landmarks,
 )
 from pcpg.practice.grains import FIRST_LANDMARKS, View, grain_of
-from pcpg.practice.kept import Kept
+from pcpg.practice.kept import Kept, without
 from pcpg.practice.learned import WIDTHS, encoded, fresh_encoder, learn_encoder
 from pcpg.practice.program import Programs, in_threads
 from pcpg.practice.replay_data import (
@@ -403,7 +403,8 @@ class ReplayAgent:
         """All observations of a seed's instance, where they can be listed; looked up once."""
         if seed not in self._tables:
             table = self.env.state_observations(self.env.instance(seed))
-            self._tables[seed] = None if table is None else Listed(np.asarray(table))
+            ignored = self.config.replay.ignored
+            self._tables[seed] = None if table is None else Listed(without(np.asarray(table), ignored))
         return self._tables[seed]
 
 
