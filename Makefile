@@ -53,15 +53,17 @@ lint: $(INSTALLED) ## ruff and basedpyright
 test quick: export JAX_COMPILATION_CACHE_DIR := $(CURDIR)/.cache/jax
 test quick: export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS := 0
 test quick bench: export OPENBLAS_NUM_THREADS := 1
-test: $(INSTALLED) ## lint beside all tests that need no accelerator; PYTEST_FLAGS are passed on
+test: $(INSTALLED) ## lint, the rules of the house and all tests that need no accelerator; PYTEST_FLAGS are passed on
 	@mkdir -p .cache && mkdir -p -m 700 .cache/jax
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
+	@$(BIN)/python -m tests.house
 	@$(BIN)/basedpyright --pythonpath $(BIN)/python > .cache/types.log 2>&1 & types=$$!; \
 	  $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder -m "not gpu" $(PYTEST_FLAGS); tests=$$?; \
 	  wait $$types; types=$$?; tail -n 40 .cache/types.log; exit $$((tests | types))
 
 quick: $(INSTALLED) ## the tests that take about three minutes together on two cores
 	@mkdir -p .cache && mkdir -p -m 700 .cache/jax
+	@$(BIN)/python -m tests.house
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder -m "not gpu and not slow" $(PYTEST_FLAGS)
 
 docs: $(INSTALLED) ## the documentation, with warnings as errors, into docs/_build

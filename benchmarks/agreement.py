@@ -27,9 +27,9 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from pcpg.theory.learners import problem, runner
-from pcpg.theory.learners.registry import COMPARATORS
-from pcpg.theory.mdp import TabularMDP, random_mdp
+from pcpg_theory.learners import problem, runner
+from pcpg_theory.learners.registry import COMPARATORS
+from pcpg_theory.mdp import TabularMDP, random_mdp
 
 HERE = Path(__file__).resolve().parent
 PEERS_PYTHON = HERE / ".venv-rlberry" / "bin" / "python"

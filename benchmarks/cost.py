@@ -22,10 +22,10 @@ from run import HERE, provenance
 from sweep import BASELINE
 
 from pcpg.runs.folder import RunFolder
-from pcpg.sweeps.local import LocalEngine
-from pcpg.sweeps.plan import plan_of
-from pcpg.sweeps.status import SweepFolder
-from pcpg.sweeps.sweep import run_sweep
+from pcpg_lab.sweeps.local import LocalEngine
+from pcpg_lab.sweeps.plan import plan_of
+from pcpg_lab.sweeps.status import SweepFolder
+from pcpg_lab.sweeps.sweep import run_sweep
 
 BUDGETS = (40_000, 80_000, 160_000, 320_000, 640_000)
 SEEDS, ENVIRONMENTS, BLOCK = 1000, 100, 32

@@ -1,4 +1,4 @@
-"""Seeds spread over eight devices, and one seed over eight, beside the same on one: into results/devices.json.
+"""Seeds spread over eight devices, beside the same on one: into results/devices.json.
 
     python benchmarks/devices.py
 
@@ -24,37 +24,22 @@ AGENTS: dict[str, dict[str, Any]] = {
         "exploit": {"num_rounds": 2},
     },
     "ppo": {"ppo": PPO, "visit_episodes": 32, "budget": 4000},
-    "ppo-rnd": {"ppo": PPO, "visit_episodes": 32, "budget": 4000},
 }
 
 
-def run(algo: Any, seeds: int, count: int, lanes: int, shards: int, out: Path) -> dict[str, Any]:
+def run(algo: Any, seeds: int, count: int, lanes: int, out: Path) -> dict[str, Any]:
     """Train on so many devices; the bytes of what came out, and which devices computed."""
     import pcpg
-    from pcpg.practice.program import Program, on_devices
-    from pcpg.practice.shards import ShardedLearn
+    from pcpg.engine.program import Program, on_devices
 
     used: set[str] = set()
-    compile_for, learn = Program._compile, ShardedLearn._learn
-
-    def learned(self: Any, update: Any) -> Any:
-        gradient = self._gradient
-
-        def seen(trained: Any, shard: Any) -> Any:
-            used.add(str(shard.samples.mask.device))
-            return gradient(trained, shard)
-
-        self._gradient = seen
-        try:
-            return learn(self, update)
-        finally:
-            self._gradient = gradient
+    compile_for = Program._compile
 
     def noted(self: Any, arguments: Any, device: Any) -> Any:
         used.add(str(device))
         return compile_for(self, arguments, device)
 
-    Program._compile, ShardedLearn._learn = noted, learned
+    Program._compile = noted
     began = time.perf_counter()
     with on_devices(count):
         pcpg.train(
@@ -63,25 +48,24 @@ def run(algo: Any, seeds: int, count: int, lanes: int, shards: int, out: Path) -
             horizon=2,
             seeds=seeds,
             lanes=lanes,
-            config=AGENTS[algo] | {"ppo": PPO | {"shards": shards}},
+            config=AGENTS[algo],
             out=out,
         )
-    Program._compile, ShardedLearn._learn = compile_for, learn
+    Program._compile = compile_for
     files = {name: (out / name).read_bytes() for name in KEPT}
     members = {path.name: path.read_bytes() for path in sorted(out.glob("cover/*"))}
     return {"devices": len(used), "seconds": time.perf_counter() - began, "files": files | members}
 
 
-def compare(algo: str, seeds: int, lanes: int, shards: int = 1) -> dict[str, Any]:
+def compare(algo: str, seeds: int, lanes: int) -> dict[str, Any]:
     """One device and all eight."""
     with tempfile.TemporaryDirectory() as root:
-        one, all_ = (run(algo, seeds, count, lanes, shards, Path(root) / str(count)) for count in (1, 8))
+        one, all_ = (run(algo, seeds, count, lanes, Path(root) / str(count)) for count in (1, 8))
     same = [name for name, data in one["files"].items() if all_["files"].get(name) == data]
     return {
         "algo": algo,
         "seeds": seeds,
         "lanes": lanes,
-        "shards": shards,
         "devices": [one["devices"], all_["devices"]],
         "files": len(one["files"]),
         "files_with_the_same_bytes": len(same),
@@ -92,16 +76,15 @@ def compare(algo: str, seeds: int, lanes: int, shards: int = 1) -> dict[str, Any
 def main() -> None:
     """Compare, and print or write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--small", action="store_true", help="two seeds of PPO, and one in shards, printed")
+    parser.add_argument("--small", action="store_true", help="two seeds of PPO, printed")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "devices.json")
     asked = parser.parse_args()
     if asked.small:
-        print(json.dumps([compare("ppo", 2, 1), compare("ppo", 1, 1, shards=8)]))
+        print(json.dumps([compare("ppo", 2, 1)]))
         return
     from run import provenance
 
     rows = [compare("ppo", 8, 1), compare("pcpg", 8, 1), compare("ppo", 8, 2)]
-    rows += [compare("ppo", 1, 1, shards=8), compare("pcpg", 1, 1, shards=8), compare("ppo-rnd", 2, 1, shards=4)]
     asked.out.write_text(json.dumps({"provenance": provenance(), "runs": rows}, indent=2) + "\n")
     print(json.dumps(rows))
 

@@ -22,9 +22,10 @@ FILE = Path(__file__).resolve().parent / "results" / "gpu-maze.json"
 def measure() -> dict[str, Any]:
     """The rate, a round's seconds one by one, and what was compiled before; {} where there is no accelerator."""
     import jax
+    from rounds import compile_seconds, env_steps, step
 
-    from pcpg.experiments.maze import Flags, make_cell
     from pcpg.training.loop import build_agent, device_kind
+    from pcpg_lab.claims.maze import Flags, make_cell
 
     if jax.default_backend() == "cpu":
         return {}
@@ -34,24 +35,20 @@ def measure() -> dict[str, Any]:
     before = 0
     for number in range(FIRST_ROUNDS + ROUNDS):
         if number == FIRST_ROUNDS:
-            before = _steps(states)
+            before = env_steps(states)
         started = time.perf_counter()
-        states = [state for state, _ in agent.step(states)]
+        states = step(agent, states)
         seconds.append(time.perf_counter() - started)
     timed = seconds[FIRST_ROUNDS:]
     return {
-        "steps_per_second": round((_steps(states) - before) / sum(timed), 1),
+        "steps_per_second": round((env_steps(states) - before) / sum(timed), 1),
         "seeds": SEEDS,
         "policies": [FIRST_ROUNDS, FIRST_ROUNDS + ROUNDS],
         "seconds_of_rounds": [round(value, 3) for value in timed],
-        "compile_seconds": round(agent.improve.compile_seconds + agent.visit.compile_seconds, 2),
+        "compile_seconds": round(compile_seconds(agent), 2),
         "peak_host_memory_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
         "device": device_kind(),
     }
-
-
-def _steps(states: list[Any]) -> int:
-    return sum(int(state.env_steps) for state in states)
 
 
 def main() -> None:

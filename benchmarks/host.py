@@ -18,7 +18,10 @@ def measure() -> dict[str, Any]:
 
 
 def _rate(setting: Setting) -> dict[str, Any]:
-    from pcpg.config import BaselineConfig, PPOConfig
+    from rounds import env_steps, step
+
+    from pcpg.algos.ppo import BaselineConfig
+    from pcpg.learners.settings import PPOConfig
     from pcpg.run_config import RunConfig
     from pcpg.training.compile_cache import enable_compile_cache
     from pcpg.training.loop import build_agent
@@ -34,12 +37,12 @@ def _rate(setting: Setting) -> dict[str, Any]:
     agent_config = BaselineConfig(ppo, budget=2**40, visit_episodes=1)
     options = {"max_steps": HOST_STEPS, "num_envs": HOST_ENVS}
     agent = build_agent(RunConfig(f"gymnasium:{HOST_ENV}", "ppo", agent_config, options).resolved())
-    [(state, _)] = agent.step([agent.init(0)])  # compiles
-    first, start, busy = int(state.env_steps), time.perf_counter(), time.process_time()
+    states = step(agent, [agent.init(0)])  # compiles
+    first, start, busy = env_steps(states), time.perf_counter(), time.process_time()
     while time.perf_counter() - start < SECONDS:
-        [(state, _)] = agent.step([state])
+        states = step(agent, states)
     seconds, processor = time.perf_counter() - start, time.process_time() - busy
-    steps = int(state.env_steps) - first
+    steps = env_steps(states) - first
     return {
         "steps_per_second": round(steps / seconds, 1),
         "steps_per_processor_second": round(steps / processor, 1),

@@ -25,6 +25,8 @@ def measure(seconds: float = 20.0) -> dict[str, Any]:
 
 
 def _rate(setting: MountainCarSetting, seconds: float) -> dict[str, Any]:
+    from rounds import compile_seconds, env_steps, step
+
     from pcpg.run_config import RunConfig
     from pcpg.training.loop import build_agent
 
@@ -47,14 +49,14 @@ def _rate(setting: MountainCarSetting, seconds: float) -> dict[str, Any]:
         }
     )
     agent = build_agent(config.resolved())
-    ((state, _),) = agent.step([agent.init(0)])
-    compilation = agent.improve.compile_seconds + agent.visit.compile_seconds
-    before, updates, start, busy = int(state.env_steps), 0, time.perf_counter(), time.process_time()
+    states = step(agent, [agent.init(0)])
+    compilation = compile_seconds(agent)
+    before, updates, start, busy = env_steps(states), 0, time.perf_counter(), time.process_time()
     while time.perf_counter() - start < seconds:
-        ((state, _),) = agent.step([state])
+        states = step(agent, states)
         updates += UPDATES
     elapsed, processor = time.perf_counter() - start, time.process_time() - busy
-    steps = int(state.env_steps) - before
+    steps = env_steps(states) - before
     return {
         "steps_per_second": round(steps / elapsed, 1),
         "updates_per_second": round(updates / elapsed, 3),

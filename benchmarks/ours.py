@@ -44,6 +44,7 @@ def _pcpg() -> tuple[str, dict[str, Any]]:
 
 def _rate(what: tuple[str, dict[str, Any]], cores: int) -> dict[str, Any]:
     import jax
+    from rounds import compile_seconds, env_steps, step
 
     from pcpg.algorithms import ALGORITHMS
     from pcpg.config import from_plain
@@ -53,24 +54,24 @@ def _rate(what: tuple[str, dict[str, Any]], cores: int) -> dict[str, Any]:
 
     enable_compile_cache()
     algo, overrides = what
-    agent_config = from_plain(type(ALGORITHMS[algo].preset), overrides, "config", ALGORITHMS[algo].preset)
+    agent_config = from_plain(ALGORITHMS[algo].settings, overrides, "config", ALGORITHMS[algo].presets.compiled)
     config = RunConfig("CombinationLock-v0", algo, agent_config, {"horizon": HORIZON}, seeds=cores).resolved()
     agent = build_agent(config)
     states = [agent.init(seed) for seed in config.seed_list]
     for _ in range(2):  # PC-PG's first round has no updates
-        states = [state for state, _ in agent.step(states)]
-    cold = agent.improve.compile_seconds + agent.visit.compile_seconds
+        states = step(agent, states)
+    cold = compile_seconds(agent)
     jax.clear_caches()
     again = build_agent(config)
     fresh = [again.init(seed) for seed in config.seed_list]
     for _ in range(2):
-        fresh = [state for state, _ in again.step(fresh)]
-    warm = again.improve.compile_seconds + again.visit.compile_seconds
-    before, start, busy = _steps(states), time.perf_counter(), time.process_time()
+        fresh = step(again, fresh)
+    warm = compile_seconds(again)
+    before, start, busy = env_steps(states), time.perf_counter(), time.process_time()
     while time.perf_counter() - start < SECONDS:
-        states = [state for state, _ in agent.step(states)]
+        states = step(agent, states)
     seconds, processor = time.perf_counter() - start, time.process_time() - busy
-    steps = _steps(states) - before
+    steps = env_steps(states) - before
     return {
         "steps_per_second": round(steps / seconds, 1),
         "steps_per_processor_second": round(steps / processor, 1),
@@ -78,7 +79,3 @@ def _rate(what: tuple[str, dict[str, Any]], cores: int) -> dict[str, Any]:
         "compile_seconds_warm": round(warm, 2),
         "seeds": cores,
     }
-
-
-def _steps(states: list[Any]) -> int:
-    return sum(int(state.env_steps) for state in states)

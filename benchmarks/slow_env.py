@@ -41,10 +41,10 @@ def make() -> Any:
 
 def measure(on: str, count: int, *, kill: bool = False) -> dict[str, Any]:
     """Play with so many workers, after a first time in which they start."""
+    from pcpg.engine.episodes import play
     from pcpg.envs.adapters.from_gymnasium import GymnasiumEnv
-    from pcpg.envs.adapters.places import workers_on
+    from pcpg.envs.adapters.names import workers_on
     from pcpg.policies.networks import init_actor_critic
-    from pcpg.practice.episodes import play
 
     env = GymnasiumEnv("slow", make, workers=count)
     spaces = env.observation_space, env.action_space

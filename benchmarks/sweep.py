@@ -22,11 +22,11 @@ from typing import Any
 
 from run import HERE, provenance
 
-from pcpg.sweeps.local import LocalEngine
-from pcpg.sweeps.on_ray import RayEngine
-from pcpg.sweeps.plan import Plan, plan_of
-from pcpg.sweeps.status import SweepFolder
-from pcpg.sweeps.sweep import Swept, run_sweep
+from pcpg_lab.sweeps.local import LocalEngine
+from pcpg_lab.sweeps.on_ray import RayEngine
+from pcpg_lab.sweeps.plan import Plan, plan_of
+from pcpg_lab.sweeps.status import SweepFolder
+from pcpg_lab.sweeps.sweep import Swept, run_sweep
 
 PPO = {"num_updates": 4, "num_episodes": 128, "hidden": [32, 32]}
 BASELINE = {"ppo": PPO, "visit_episodes": 64}

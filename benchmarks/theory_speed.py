@@ -9,13 +9,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pcpg.cli.theory import Result, show, table
-from pcpg.features.kernels import RBF
-from pcpg.theory import tabular
-from pcpg.theory.kernel import DualCover
-from pcpg.theory.mdp import TabularMDP
-from pcpg.theory.problems import random_linear_mdp
-from pcpg.theory.settings import Settings, beta_from_mass
+from pcpg_theory import tabular
+from pcpg_theory.cli import Result, show
+from pcpg_theory.kernel import DualCover
+from pcpg_theory.kernels import RBF
+from pcpg_theory.mdp import TabularMDP
+from pcpg_theory.problems import random_linear_mdp
+from pcpg_theory.settings import Settings, beta_from_mass
 
 
 def exact_mode_seconds(
@@ -67,18 +67,9 @@ def main() -> None:
 
 def render(result: Result) -> None:
     """Print the times as a table on standard error."""
-    made = table(
-        "dual bonus, 10,000 queries", "stored points", "store s", "query s", "us per new point", "us per query"
-    )
-    for row in result["rows"]:
-        cells = (
-            f"{row['store']:.2f}",
-            f"{row['query']:.2f}",
-            f"{row['us_per_new_point']:.0f}",
-            f"{row['us_per_query']:.0f}",
-        )
-        made.add_row(f"{row['stored']:,}", *cells)
-    show(made)
+    columns = ("stored points|,", "store s|.2f", "query s|.2f", "us per new point|.0f", "us per query|.0f")
+    keys = ("stored", "store", "query", "us_per_new_point", "us_per_query")
+    show("dual bonus, 10,000 queries", columns, [[row[key] for key in keys] for row in result["rows"]])
     for name, seconds in result["exact_mode_seconds"].items():
         print(f"exact mode, 1,000 states x 10 actions, 100 features, N=20, T=100, {name}: {seconds:.1f} s")
 

@@ -29,10 +29,15 @@ if version("jaxlib").startswith("0.10."):  # an unknown flag would end the proce
 # Before pcpg is imported: shapes and types in the signatures of these modules are checked at every call. The design is
 # left out: it checks its arguments itself, and its many small functions are timed.
 CHECKED = [
-    "pcpg.learning",
+    "pcpg.learners.returns",
+    "pcpg.learners.update",
+    "pcpg.kernel.averager",
+    "pcpg.bonuses",
+    "pcpg.kernel.landmarks",
+    "pcpg.kernel.pairs",
+    "pcpg.kernel.policies",
     "pcpg.cover.bonus",
     "pcpg.cover.cover",
-    "pcpg.cover.rollin",
     "pcpg.policies",
     "pcpg.features",
 ]
@@ -54,24 +59,25 @@ AGENTS: dict[str, dict[str, Any]] = {
 LONGEST = (
     "docs/test_docs.py",
     "training/test_resume.py",
-    "sweeps/test_on_ray.py",
-    "practice/test_replay.py",
-    "practice/test_tabulated.py",
-    "experiments/test_lock.py",
-    "experiments/test_maze.py",
+    "lab/test_on_ray.py",
+    "algos/test_replay.py",
+    "engine/test_tabulated.py",
+    "lab/test_lock.py",
+    "lab/test_maze.py",
     "training/test_failures.py",
     "training/test_kills.py",
+    "training/test_old_runs.py",
     "training/test_exploit.py",
     "training/test_own_environments.py",
     "cli/test_cli.py",
     "test_doctests.py",
     "theory/test_theory_as_oracle.py",
-    "experiments/test_mountaincar.py",
-    "learning/test_e3b.py",
-    "experiments/test_table1.py",
-    "practice/test_ppo.py",
+    "lab/test_mountaincar.py",
+    "bonuses/test_e3b.py",
+    "lab/test_table1.py",
+    "learners/test_ppo.py",
     "runs/test_fuzz.py",
-    "practice/test_program.py",
+    "engine/test_program.py",
 )
 
 
@@ -99,6 +105,14 @@ def no_network() -> Iterator[None]:
         for name in ("connect", "connect_ex", "sendto"):
             patch.setattr(socket.socket, name, refusing(getattr(socket.socket, name)))
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def probes() -> None:
+    """Probe environments have ids while tests run."""
+    from tests.probes import register_probes
+
+    register_probes()
 
 
 @pytest.fixture(scope="module")

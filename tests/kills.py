@@ -53,11 +53,11 @@ def train(name: str, root: Path) -> None:
 
     out, arguments = root / name, RUNS[name]
     if name == "reproduce":
-        from pcpg.experiments.harness import reproduce
-        from pcpg.experiments.lock import EXPERIMENT
+        from pcpg_lab.claims.harness import reproduce
+        from pcpg_lab.claims.lock import CLAIM
 
-        flags = EXPERIMENT.flags(scale="smoke", horizons=(2,), seeds=1, out=str(out))  # pyright: ignore
-        assert reproduce(EXPERIMENT, flags) is not None
+        flags = CLAIM.flags(scale="smoke", horizons=(2,), seeds=1, out=str(out))  # pyright: ignore
+        assert reproduce(CLAIM, flags) is not None
     elif (out / "config.json").exists():
         pcpg.resume(out)
     elif name == "exploit":
@@ -172,8 +172,7 @@ def kill_at_random(name: str, root: Path, kills: int, rng: random.Random, second
 
 def kills(count: int, root: Path, names: list[str], seed: int) -> tuple[int, list[str]]:
     """Kill runs of all kinds, so many times in all; how many kills there were and what went wrong."""
-    import pcpg.api
-    import pcpg.experiments.lock  # noqa: F401  everything that a run imports
+    import pcpg_lab.claims.lock  # noqa: F401  everything that a run imports
 
     rng, wrong, total = random.Random(seed), [], 0
     for name in names:

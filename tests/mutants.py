@@ -37,7 +37,7 @@ def copy_of(folder: Path) -> Path:
 
 def killed(mutant: Mutant, tree: Path) -> bool:
     """Whether a named test fails with the mutant in this copy, which is as it was afterwards."""
-    path = tree / "src" / "pcpg" / mutant.file
+    path = tree / "src" / mutant.file
     text = path.read_text()
     if text.count(mutant.old) != 1:
         raise ValueError(

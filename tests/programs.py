@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from pcpg.practice.program import Program
+from pcpg.engine.program import Program
 
 _shared: dict[Any, Any] = {}
 

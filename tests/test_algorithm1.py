@@ -1,24 +1,26 @@
-"""The page of Algorithm 1: what a round asks for and in which order, and seeds that advance together."""
+"""The page of Algorithm 1: what a round awaits and in which order, and seeds that advance together."""
+
+import functools
+from typing import Any
 
 import pytest
 
-from pcpg.algorithm1 import Design, Explored, Improve, Parts, Visit, drive, explore_round, lockstep, task_round
+from pcpg.algorithm1 import Explored, Parts, explore_round
+from pcpg.engine.together import Shared, together
+from pcpg.state import NonFinite
 
 
 class Better(str):
-    """An answer to Improve: it is its own policy."""
+    """An improvement: it is its own policy."""
 
     @property
     def policy(self):
         return str(self)
 
 
-PARTS = Parts(
-    extend=lambda cover, policy, seen: (*cover, (policy, seen)),
-    bonus=lambda cover: f"bonus of {len(cover)}",
-)
 ONE = (("pi", "sigma of pi"),)
 TWO = (*ONE, ("pi'", "sigma of pi'"))
+START = Explored("pi", ())
 
 
 class Driver:
@@ -26,77 +28,84 @@ class Driver:
 
     def __init__(self):
         self.calls = []
+        self.improve = Shared(functools.partial(self.run, "improve", lambda now: Better(now.policy + "'")))
+        self.visit = Shared(functools.partial(self.run, "visit", lambda policy: f"sigma of {policy}"))
+        self.design = Shared(functools.partial(self.run, "design", lambda cover: f"design of {len(cover)}"))
+        self.parts = Parts(
+            improve=self.improve,
+            visit=self.visit,
+            extend=lambda cover, policy, seen: (*cover, (policy, seen)),
+            design=self.design,
+            bonus=lambda cover: f"bonus of {len(cover)}",
+        )
 
-    def __call__(self, kind, asked):
-        self.calls.append((kind, [number for number, _ in asked]))
-        return [self.answer(request) for _, request in asked]
+    def run(self, name, answer, asked):
+        self.calls.append((name, list(asked)))
+        return [answer(one) for one in asked]
 
-    def answer(self, request):
-        if isinstance(request, Improve):
-            return Better(request.now.policy + "'")
-        if isinstance(request, Visit):
-            return f"sigma of {request.policy}"
-        return f"design of {len(request.cover)}"
+    def together(self, *rounds) -> list[Any]:
+        return together(rounds, (self.improve, self.visit, self.design))
+
+    def explore(self, now):
+        return explore_round(now, self.parts)
+
+    async def task(self, now):
+        """A round of something else, by the same programs."""
+        improved = await self.improve(now)
+        return improved.policy, await self.visit(improved.policy)
 
 
-START = Explored("pi", ())
+@pytest.fixture
+def first():
+    driver = Driver()
+    return driver.together(driver.explore(START))[0]
 
 
 def test_the_first_round_visits_with_the_first_policy_and_improves_nothing():
     driver = Driver()
-    (done,) = lockstep([explore_round(START, PARTS)], driver)
-    assert driver.calls == [(Visit, [0]), (Design, [0])]
+    (done,) = driver.together(driver.explore(START))
+    assert driver.calls == [("visit", ["pi"]), ("design", [ONE])]
     assert done == Explored("pi", ONE, "design of 1", "bonus of 1", None, "sigma of pi")
 
 
-def test_a_round_is_lines_7_4_5_6_of_the_paper_and_returns_all_that_it_was_answered():
+def test_a_round_is_lines_7_4_5_6_of_the_paper_and_returns_all_that_it_was_answered(first):
     driver = Driver()
-    (first,) = lockstep([explore_round(START, PARTS)], driver)
-    (second,) = lockstep([explore_round(first, PARTS)], driver)
-    assert [kind for kind, _ in driver.calls[2:]] == [Improve, Visit, Design]
+    (second,) = driver.together(driver.explore(first))
+    assert [name for name, _ in driver.calls] == ["improve", "visit", "design"]
     assert second == Explored("pi'", TWO, "design of 2", "bonus of 2", Better("pi'"), "sigma of pi'")
 
 
-def test_an_improvement_is_asked_for_with_the_cover_the_design_and_the_bonus_of_the_round_before():
-    (first,) = lockstep([explore_round(START, PARTS)], Driver())
-    request = next(explore_round(first, PARTS))
-    assert isinstance(request, Improve)
-    assert (request.now.cover, request.now.design, request.now.bonus) == (ONE, "design of 1", "bonus of 1")
-
-
-def test_a_round_of_a_task_leaves_the_cover_as_it_was():
-    (first,) = lockstep([explore_round(START, PARTS)], Driver())
+def test_an_improvement_is_asked_for_with_the_cover_the_design_and_the_bonus_of_the_round_before(first):
     driver = Driver()
-    (done,) = lockstep([task_round(first)], driver)
-    assert [kind for kind, _ in driver.calls] == [Improve, Visit]
-    assert (done.policy, done.cover, done.seen) == ("pi'", ONE, "sigma of pi'")
+    driver.together(driver.explore(first))
+    name, [now] = driver.calls[0]
+    assert (name, now.cover, now.design, now.bonus) == ("improve", ONE, "design of 1", "bonus of 1")
 
 
-def test_seeds_in_any_phase_share_the_calls_of_a_round():
-    (first,) = lockstep([explore_round(START, PARTS)], Driver())
-    rounds = [explore_round(START, PARTS), explore_round(first, PARTS), task_round(first)]
+def test_seeds_in_any_phase_share_the_calls_of_a_round(first):
     driver = Driver()
-    results = lockstep(rounds, driver)
-    assert driver.calls == [(Improve, [1, 2]), (Visit, [0, 1, 2]), (Design, [0, 1])]
-    assert [done.policy for done in results] == ["pi", "pi'", "pi'"]
+    results = driver.together(driver.explore(START), driver.explore(first), driver.task(first))
+    assert driver.calls == [
+        ("improve", [first, first]),
+        ("visit", ["pi", "pi'", "pi'"]),
+        ("design", [ONE, TWO]),
+    ]
+    assert [results[0].policy, results[1].policy, results[2][0]] == ["pi", "pi'", "pi'"]
+
+
+def test_a_seed_with_a_number_that_is_not_finite_ends_alone(first):
+    driver = Driver()
+
+    async def failing():
+        await driver.improve(first)
+        raise NonFinite("seed 1: a reward")
+
+    results = driver.together(driver.task(first), failing(), driver.task(first))
+    assert isinstance(results[1], NonFinite) and str(results[1]) == "seed 1: a reward"
+    assert [results[0], results[2]] == [("pi'", "sigma of pi'")] * 2
+    assert driver.calls[1] == ("visit", ["pi'", "pi'"])
 
 
 def test_no_rounds_ask_for_nothing():
     driver = Driver()
-    assert lockstep([], driver) == [] and driver.calls == []
-
-
-def test_answers_that_have_to_wait_hand_their_waiting_on():
-    driver = Driver()
-
-    def answer(request):
-        episodes = yield f"episodes for {type(request).__name__}"
-        assert episodes == "played"
-        return driver.answer(request)
-
-    waiting = drive(explore_round(START, PARTS), answer)
-    asked = [next(waiting), waiting.send("played")]
-    with pytest.raises(StopIteration) as end:
-        waiting.send("played")
-    assert asked == ["episodes for Visit", "episodes for Design"]
-    assert end.value.value == Explored("pi", ONE, "design of 1", "bonus of 1", None, "sigma of pi")
+    assert driver.together() == [] and driver.calls == []

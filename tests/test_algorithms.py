@@ -1,5 +1,6 @@
 """The table of algorithms: a variant is one file and one line, and every driver of PC-PG runs the page."""
 
+import dataclasses
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -8,12 +9,13 @@ from typing import Any
 import pytest
 
 import pcpg
-from pcpg import algorithm1
-from pcpg.algorithms import ALGORITHMS, label, preset
-from pcpg.practice import pcpg as practice
-from pcpg.practice.agent import Agent, Turn
-from pcpg.presets import sized
-from pcpg.state import EXPLORE, SeedState
+from pcpg.algorithm1 import Explored, Parts
+from pcpg.algorithms import ALGORITHMS, Presets, World, label
+from pcpg.algos import pcpg as practice
+from pcpg.algos.pcpg_settings import PCPGConfig
+from pcpg.budget import NO_LIMITS
+from pcpg.presets import preset
+from pcpg.state import EXPLORE
 
 pytestmark = pytest.mark.slow
 
@@ -23,14 +25,21 @@ Tiny = Callable[..., dict[str, Any]]
 # The variant: all that it takes.
 
 
-def turn_with_fresh_policies(agent: Agent, state: SeedState) -> Turn:
-    """A round of PC-PG that improves a fresh policy instead of the newest one."""
-    if state.phase == EXPLORE:
-        state = state._replace(policy=agent.fresh_policy(int(state.seed), 100 + int(state.round)))
-    return (yield from practice.turn(agent, state))
+class FreshPCPG(practice.PCPG):
+    async def step(self, state: practice.State) -> practice.Round:
+        """A round of PC-PG that improves a fresh policy instead of the newest one."""
+        if state.phase == EXPLORE:
+            state = state._replace(policy=self.fresh_policy(state.seed, 100 + state.round))
+        return await super().step(state)
 
 
-FRESH = ALGORITHMS["pcpg"]._replace(label="PC-PG (fresh)", rounds=practice.PCPG._replace(turn=turn_with_fresh_policies))
+@dataclasses.dataclass(frozen=True)
+class FreshConfig(PCPGConfig):
+    def agent(self, world: World) -> FreshPCPG:
+        return FreshPCPG(self.sized(world.env, NO_LIMITS), world)
+
+
+FRESH = ALGORITHMS["pcpg"]._replace(label="PC-PG (fresh)", home=Presets(FreshConfig(), FreshConfig()))
 
 
 @pytest.fixture
@@ -70,9 +79,10 @@ def test_an_algorithm_that_nobody_knows_is_called_by_its_id() -> None:
 
 def test_every_algorithm_has_settings_for_both_kinds_of_environments() -> None:
     for algo, algorithm in ALGORITHMS.items():
-        assert preset("CombinationLock-v0", algo) == algorithm.preset
-        assert preset("gymnasium:CartPole-v1", algo) == algorithm.host_preset
-        assert type(algorithm.preset) is type(algorithm.host_preset)
+        presets = algorithm.presets
+        assert preset("CombinationLock-v0", algo) == presets.compiled
+        assert preset("gymnasium:CartPole-v1", algo) == presets.host
+        assert type(presets.compiled) is type(presets.host)
 
 
 # The page.
@@ -83,38 +93,46 @@ def test_practice_explores_by_the_page_once_for_every_member_of_the_cover(
     algo: str, tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []
+    explore_round = practice.explore_round
 
-    def page(now: Any, parts: Any) -> Any:
-        round_ = algorithm1.explore_round(now, parts)
-        value = None
-        while True:
-            try:
-                request = round_.send(value)
-            except StopIteration as end:
-                asked.append(".")
-                return end.value
-            asked.append(type(request).__name__[0])
-            value = yield request
+    async def page(now: Explored, parts: Parts) -> Explored:
+        def told(name: str) -> Any:
+            part = getattr(parts, name)
+
+            async def ask(given: Any) -> Any:
+                asked.append(name[0])
+                return await part(given)
+
+            return ask
+
+        done = await explore_round(now, parts._replace(**{name: told(name) for name in ("improve", "visit", "design")}))
+        asked.append(".")
+        return done
 
     monkeypatch.setattr(practice, "explore_round", page)
     run = train(algo, tiny, tmp_path / "run")
     (members,) = run.summary["policies"]
-    assert "".join(asked) == "VD." + "IVD." * (members - 1)
+    assert "".join(asked) == "vd." + "ivd." * (members - 1)
 
 
 def test_no_module_has_a_loop_of_algorithm_1_of_its_own() -> None:
-    source = Path(pcpg.__file__).parent
+    source = Path(pcpg.__file__).parents[1]
     users = {
         path.relative_to(source).as_posix()
         for path in source.rglob("*.py")
         if "explore_round(" in path.read_text(encoding="utf-8") and path.name != "algorithm1.py"
     }
-    assert users == {"practice/pcpg.py", "practice/replay.py", "theory/tabular.py", "theory/learners/pcpg.py"}
+    assert users == {
+        "pcpg/algos/pcpg.py",
+        "pcpg/algos/replay_explore.py",
+        "pcpg_theory/tabular.py",
+        "pcpg_theory/learners/pcpg.py",
+    }
 
 
 @pytest.mark.parametrize("algo", ["pcpg", "pcpg-bonus", "ppo", "ppo-rnd"])
 def test_an_update_never_has_more_samples_than_can_be_put_in_order(algo: str) -> None:
     for env_id, options in (("MountainCarContinuous-v0", {}), ("Chain-v0", {"horizon": 1000}), ("Maze-v0", {})):
         env = pcpg.make(env_id, **options)
-        config = sized(preset(env_id, algo), env)
+        config = preset(env_id, algo).sized(env, NO_LIMITS)
         assert config.ppo.num_episodes * env.max_steps <= 2**20

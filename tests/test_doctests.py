@@ -17,8 +17,8 @@ MODULES = [
     "pcpg.envs.contract",
     "pcpg.envs.registry",
     "pcpg.features",
-    "pcpg.learning.ppo",
-    "pcpg.learning.update",
+    "pcpg.learners.returns",
+    "pcpg.learners.update",
 ]
 
 

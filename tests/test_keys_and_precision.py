@@ -6,19 +6,21 @@ import jax
 import numpy as np
 import pytest
 
-from pcpg.config import BaselineConfig, ExploitConfig, ExploreConfig, PCPGConfig, PPOConfig
+from pcpg.algorithms import Assets, World
+from pcpg.algos.pcpg_settings import ExploitConfig, ExploreConfig, PCPGConfig
+from pcpg.algos.ppo import BaselineConfig
+from pcpg.bonuses.e3b import E3B
+from pcpg.bonuses.rnd import RND
 from pcpg.cover.cover import add_member, with_weights
-from pcpg.envs import probes
+from pcpg.engine import play
+from pcpg.engine.together import stepped
 from pcpg.envs.given_reward import GivenReward
 from pcpg.envs.lock import CombinationLock
 from pcpg.features import make_features
-from pcpg.learning.e3b import E3BConfig
-from pcpg.learning.rnd import RNDConfig
-from pcpg.practice import host as collector
-from pcpg.practice.agent import Agent
-from pcpg.practice.baselines import BASELINE
-from pcpg.practice.pcpg import EXPLOIT_COVER, PCPG
+from pcpg.learners import ppo_host
+from pcpg.learners.settings import PPOConfig
 from pcpg.state import DONE
+from tests import probes
 
 pytestmark = pytest.mark.slow
 
@@ -26,24 +28,24 @@ TINY = PPOConfig(num_updates=2, num_episodes=32, minibatch_size=32, hidden=(16,)
 LOCK = CombinationLock(horizon=2)
 
 
-def baseline(env, rnd=None, **settings):
+def baseline(env, bonus=None, **settings):
     # One round reaches the budget.
-    config = BaselineConfig(ppo=TINY, rnd=rnd, budget=1, visit_episodes=32, **settings)
-    return Agent(env, config, BASELINE, lanes=1)
+    config = BaselineConfig(ppo=TINY, bonus=bonus, budget=1, visit_episodes=32, **settings)
+    return config.agent(World(env))
 
 
 def pcpg(env=LOCK, **changes):
     explore = dataclasses.replace(ExploreConfig(num_groups=8, visit_episodes=32, max_policies=3), **changes)
     config = PCPGConfig(TINY, explore, ExploitConfig(num_rounds=1))
-    return Agent(env, config, PCPG, lanes=1, phi=make_features("identity", env, 0))
+    return config.agent(World(env, features=lambda: make_features("identity", env, 0)))
 
 
 def exploiter():
     fresh = pcpg().init(0)
-    cover = add_member(fresh.cover, fresh.policy, np.eye(fresh.cover.sigmas.shape[-1]))
+    cover = add_member(fresh.own.cover, fresh.policy, np.eye(fresh.own.cover.sigmas.shape[-1]))
     config = PCPGConfig(TINY, ExploreConfig(num_groups=8, visit_episodes=32), ExploitConfig(num_rounds=1))
     reward = GivenReward(LOCK, lambda observation, action, following: following.sum() - action)
-    return Agent(reward, config, EXPLOIT_COVER, lanes=1, covers={0: with_weights(cover, np.ones(1))})
+    return config.agent(World(reward, assets={0: Assets(with_weights(cover, np.ones(1)))}))
 
 
 AGENTS = {
@@ -51,12 +53,12 @@ AGENTS = {
     "pcpg": pcpg,
     "pcpg-bonus": lambda: pcpg(reward_coef=1.0),
     "ppo": lambda: baseline(LOCK),
-    "ppo-rnd": lambda: baseline(LOCK, RNDConfig(normalise=True)),
-    "ppo-e3b": lambda: baseline(LOCK, e3b=E3BConfig()),
-    "ppo-e3b, autoreset": lambda: baseline(LOCK, e3b=E3BConfig(), autoreset=True),
-    "ppo-e3b, continuous actions": lambda: baseline(probes.Continuous(), e3b=E3BConfig()),
+    "ppo-rnd": lambda: baseline(LOCK, RND(normalise=True)),
+    "ppo-e3b": lambda: baseline(LOCK, E3B()),
+    "ppo-e3b, autoreset": lambda: baseline(LOCK, E3B(), autoreset=True),
+    "ppo-e3b, continuous actions": lambda: baseline(probes.Continuous(), E3B()),
     "ppo, autoreset": lambda: baseline(LOCK, autoreset=True),
-    "ppo-rnd, autoreset": lambda: baseline(LOCK, RNDConfig(normalise=True), autoreset=True),
+    "ppo-rnd, autoreset": lambda: baseline(LOCK, RND(normalise=True), autoreset=True),
     "ppo, continuous actions": lambda: baseline(probes.Continuous()),
     "pcpg, continuous actions": lambda: pcpg(probes.Continuous()),
 }
@@ -80,14 +82,14 @@ def train(agent):
     """A seed from its beginning to its end."""
     state = agent.init(0)
     while state.phase != DONE:
-        ((state, _),) = agent.step([state])
+        ((state, _),) = stepped(agent, [state])
     return state
 
 
 def traced(name, monkeypatch):
     """The agent after a whole run in which every program was traced and none compiled."""
-    for kind in ("Program", "Programs"):
-        monkeypatch.setattr(collector, kind, Tracer)
+    monkeypatch.setattr(ppo_host, "Program", Tracer)
+    monkeypatch.setattr(play, "Programs", Tracer)
     agent = AGENTS[name]()
     train(agent)
     return agent
@@ -116,8 +118,8 @@ def test_with_64_bit_numbers_switched_on_all_results_keep_their_types(name, monk
     finally:
         jax.config.update("jax_enable_x64", False)
     for part in ("improve", "visit"):
-        types = vars(agent)[part].types
-        assert types == vars(expected)[part].types
+        types = vars(agent)[part].run.types
+        assert types == vars(expected)[part].run.types
         assert set(map(str, types)) <= {"float32", "int32", "bool"}
 
 
@@ -128,8 +130,8 @@ def test_with_64_bit_numbers_switched_on_a_run_has_the_same_results():
         state = train(pcpg())
     finally:
         jax.config.update("jax_enable_x64", False)
-    assert int(state.env_steps) == int(expected.env_steps)
-    np.testing.assert_array_equal(state.seen, expected.seen)
+    assert int(state.ledger.env_steps) == int(expected.ledger.env_steps)
+    np.testing.assert_array_equal(state.ledger.seen, expected.ledger.seen)
     for leaf, same in zip(jax.tree.leaves(state), jax.tree.leaves(expected), strict=True):
         assert leaf.dtype == same.dtype
         # Optax corrects its bias in 64 bits then: the same random numbers, another rounding.

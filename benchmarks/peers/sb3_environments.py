@@ -28,7 +28,7 @@ from gymnasium.wrappers import TimeLimit
 from stable_baselines3 import PPO
 
 ROOT = Path(__file__).resolve().parents[2]
-OWN = "pcpg.envs.adapters.own_tasks:"
+OWN = ("pcpg_lab.envs.own_tasks:", "pcpg.envs.adapters.own_tasks:")  # the second in records of before
 
 
 class DeepSea(gymnasium.Env):
@@ -58,11 +58,11 @@ def make_env(env_id: str, options: dict) -> gymnasium.Env:
         return DeepSea(options["size"])
     name, limit = env_id.removeprefix("gymnasium:"), options.get("max_steps", 0)
     if name.startswith(OWN):  # without the package around it, which needs JAX
-        spec = importlib.util.spec_from_file_location("own_tasks", ROOT / "src/pcpg/envs/adapters/own_tasks.py")
+        spec = importlib.util.spec_from_file_location("own_tasks", ROOT / "src/pcpg_lab/envs/own_tasks.py")
         module = importlib.util.module_from_spec(spec)
         sys.modules["own_tasks"] = module
         spec.loader.exec_module(module)
-        name = name.removeprefix(OWN)
+        name = name.rpartition(":")[2]
     if name.startswith("MiniGrid"):
         from minigrid.wrappers import ImgObsWrapper
 

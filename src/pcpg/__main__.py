@@ -1,4 +1,4 @@
-"""Where the command `pcpg` and `python -m pcpg` begin."""
+"""Entry point of the command `pcpg` and of `python -m pcpg`."""
 
 import contextlib
 import os
@@ -8,6 +8,7 @@ import sys
 def main() -> None:
     """Run the command line."""
     _open_what_is_closed()
+    _refuse_a_deleted_folder()
     _put_this_folder_last()
     # Before NumPy loads: seeds fill the cores, and on busy cores two BLAS threads make a small solve take a thousand
     # times as long as one.
@@ -30,10 +31,18 @@ def _open_what_is_closed() -> None:
             setattr(sys, name, os.fdopen(descriptor, "w", encoding="utf-8", closefd=False))
 
 
+def _refuse_a_deleted_folder() -> None:
+    try:
+        os.getcwd()
+    except OSError:
+        print("error: the current folder no longer exists; change to another one", file=sys.stderr)
+        sys.exit(2)
+
+
 def _put_this_folder_last() -> None:
     """`python -m` looks for modules in the folder it is started in first: there, a file may have any name.
 
-    Whoever looks at a run inside its folder must not import what lies there in place of an installed package.
+    Inside a run folder, its files must not shadow installed packages.
     """
     if sys.path and sys.path[0] in ("", os.getcwd()):
         sys.path.append(sys.path.pop(0))

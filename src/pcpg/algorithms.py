@@ -1,86 +1,281 @@
-"""Every algorithm in one table. A variant is a file of its own and a line here.
+"""The interface of an algorithm, and the table of all algorithms.
 
-Its entry says how it is called and drawn, with which settings it runs where nothing else is said, and what a round of
-it does (`Rounds` of practice/agent.py). From Python a variant can be added without touching this file:
+An algorithm is a frozen dataclass of settings, in one file of `algos/`, and its agent. The command line reads the
+fields of the settings, the loop drives the agent, and storage writes what the agent asks it to keep. No other code
+depends on which algorithm it is. Add your own from Python:
 
-    ALGORITHMS["mine"] = ALGORITHMS["pcpg"]._replace(label="Mine", rounds=PCPG._replace(turn=my_turn))
+    ALGORITHMS["mine"] = Row("Mine", "what it does", "#7a4fa3", "-", Presets(MySettings(), MySettings()))
 """
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, Generic, Literal, NamedTuple, Protocol, Self, TypeVar
 
-from pcpg import presets
-from pcpg.config import AgentConfig
-from pcpg.envs.adapters.names import is_on_host
+import numpy as np
+
+from pcpg.budget import NO_BUDGET, Budget, Limits
+from pcpg.cover.cover import Cover
+from pcpg.data import Kept
+from pcpg.engine.together import Shared
 from pcpg.envs.protocol import Environment
-from pcpg.practice.agent import Agent, Rounds, network_template
-from pcpg.practice.baselines import BASELINE
-from pcpg.practice.pcpg import EXPLOIT_COVER, PCPG
-from pcpg.practice.replay import ReplayAgent, kernel_template
+from pcpg.features.base import FeatureMap
+from pcpg.state import DONE, Report, SeedState
+
+Arrays = Mapping[str, np.ndarray]
+Own = TypeVar("Own")
 
 
-class Algorithm(NamedTuple):
-    """An algorithm as everybody sees it."""
+class Assets(NamedTuple):
+    """What one seed leaves for other runs."""
+
+    cover: Cover | None = None
+    ridge: float = 0.0  # lambda of the cover's design
+    data: Kept | None = None
+    candidates: np.ndarray | None = None  # the actions that numbers in the data stand for
+
+
+class Shown(NamedTuple):
+    """The cover of a seed for display."""
+
+    weights: np.ndarray  # [members]
+    cells: np.ndarray  # [members, cells] visits
+    returns: tuple[np.ndarray, ...]  # of each member, [episodes]
+    sigmas: np.ndarray | None = None  # [members, d, d]; None: members have data in place of covariances
+
+
+class World(NamedTuple):
+    """The world of an agent."""
+
+    env: Environment
+    lanes: int = 1
+    features: Callable[[], FeatureMap] | None = None  # draws the feature map, or reads the saved one
+    budget: Budget = NO_BUDGET
+    assets: Mapping[int, Assets] | None = None  # by the seed that explored; None: the agent explores by itself
+
+
+class Cost(NamedTuple):
+    """The cost of a run, as far as known before the first round."""
+
+    words: str  # the schedule
+    most_steps: int  # environment steps of a seed
+    round_steps: int  # of a round, if no episode ends early; 0: not known
+    is_estimate: bool  # whether the steps are about that many, not at most
+    networks: int  # bytes
+    episodes: int  # bytes
+
+
+class Settings(Protocol):
+    """A frozen dataclass whose fields are the flags and the entries of config.json."""
+
+    takes_features: ClassVar[bool]  # whether a feature map is among the settings of a run
+    leaves: ClassVar[Literal["", "cover", "data"]]  # whether a finished run leaves something to learn a task on
+
+    @property
+    def needs_budget(self) -> bool:
+        """Whether a setting is a share of the budget, which then must be given."""
+        ...
+
+    def sized(self, env: Environment, limits: Limits, used: int = 0) -> Self:
+        """The settings with formulas resolved, fitted to a budget of which `used` steps are spent.
+
+        Resolved settings stay the same. Raises a ConfigError if something does not fit.
+        """
+        ...
+
+    def cost(self, env: Environment, limits: Limits) -> Cost:
+        """The cost of a run with these resolved settings."""
+        ...
+
+    def extended(self, limits: Limits, before: Limits) -> Self:
+        """The settings without the limit that ended the run, so new limits apply."""
+        ...
+
+    def reopened(self, arrays: Arrays, env: Environment, limits: Limits) -> int:
+        """The phase in which a finished seed continues, from the arrays of its checkpoint and the old limits."""
+        ...
+
+    def on_assets(self, new_steps: int, changes: Mapping[str, object]) -> Self:
+        """The settings with which `exploit` begins, with the changes that the environment's preset asks for."""
+        ...
+
+    def check_on_assets(self, made: Self, env: Environment) -> Self:
+        """These settings, if they can serve the assets of a run with settings `made`; a ConfigError says why not."""
+        ...
+
+    @staticmethod
+    def weights(arrays: Arrays) -> np.ndarray:
+        """The weights of the members of the cover in a seed's checkpoint, [members]."""
+        ...
+
+    @staticmethod
+    def shown(arrays: Arrays, parts: Sequence[Arrays]) -> Shown | None:
+        """The cover in a seed's checkpoint and its parts, or None."""
+        ...
+
+    def agent(self, world: World) -> "Agent":
+        """The agent; it compiles nothing before the first round."""
+        ...
+
+
+class Agent(Protocol[Own]):
+    """An algorithm bound to a world; `Bound` has defaults for everything but `init` and `step`."""
+
+    checkpoint_share: float  # of the time, at most; 1: after every round
+    grows: bool  # whether arrays of a state change their shapes
+    env: Environment
+
+    @property
+    def frozen(self) -> Any:
+        """Arrays that are drawn and saved once, such as a feature map, or None."""
+        ...
+
+    @property
+    def programs(self) -> Sequence[Shared]:
+        """What rounds await, in the order of a round."""
+        ...
+
+    def template(self) -> Any:
+        """A policy of the kind that a run returns."""
+        ...
+
+    def init(self, seed: int) -> SeedState[Own]:
+        """A seed before its first round."""
+        ...
+
+    async def step(self, state: SeedState[Own]) -> tuple[SeedState[Own], Report]:
+        """One round of one seed; raises NonFinite."""
+        ...
+
+    def left(self, state: SeedState[Own]) -> int:
+        """The maximum or approximate number of remaining rounds of a seed."""
+        ...
+
+    def stopped(self, state: SeedState[Own], why: Literal["target", "time"]) -> SeedState[Own]:
+        """The state after the round that reached the target or the time limit."""
+        ...
+
+    def ended(self, state: SeedState[Own]) -> str:
+        """Why exploration ended, or that it has not: a word of `ENDS`."""
+        ...
+
+    def policies(self, state: SeedState[Own]) -> int | None:
+        """The members of its cover; None: the algorithm has none."""
+        ...
+
+    def moving(self, own: Own) -> Any:
+        """The part of `own` in a checkpoint; its names are the names of arrays in the file."""
+        ...
+
+    def restored(self, fresh: SeedState[Own], moving: SeedState[Any], parts: Sequence[Arrays]) -> SeedState[Own]:
+        """A seed from its checkpoint, whose `own` is what `moving` gave, and the parts that it wrote before."""
+        ...
+
+    def assets(self, weights: np.ndarray, parts: Sequence[Arrays]) -> Assets:
+        """What a seed leaves for others, from the weights of its cover and the parts that it wrote."""
+        ...
+
+
+ENDS = {
+    "": "there was nothing to explore",
+    "exploring": "exploration continues",
+    "grown": "the cover stopped growing",
+    "full": "the cover is full",
+    "quiet": "no reachable state promised anything new",
+    "found": "exploration found what it was looking for",
+    "budget": "the budget was used up",
+    "target": "the target was reached",
+    "reward": "the reward alone was enough",
+}
+"""Why exploration ended, by the word that summary.json has."""
+
+
+class Bound(Generic[Own]):
+    """An agent's defaults: it has no cover, leaves no assets, and its state is all that a checkpoint needs."""
+
+    checkpoint_share: float = 1.0
+    grows: bool = False
+    frozen: Any = None
+
+    def left(self, state: SeedState[Own]) -> int:
+        return 0
+
+    def stopped(self, state: SeedState[Own], why: Literal["target", "time"]) -> SeedState[Own]:
+        return state.noted(phase=DONE)
+
+    def ended(self, state: SeedState[Own]) -> str:
+        return ""
+
+    def policies(self, state: SeedState[Own]) -> int | None:
+        return None
+
+    def moving(self, own: Own) -> Any:
+        return own
+
+    def restored(self, fresh: SeedState[Own], moving: SeedState[Any], parts: Sequence[Arrays]) -> SeedState[Own]:
+        return moving
+
+    def assets(self, weights: np.ndarray, parts: Sequence[Arrays]) -> Assets:
+        return Assets()
+
+
+class Presets(NamedTuple):
+    """The default settings of an algorithm."""
+
+    compiled: Any
+    host: Any  # for environments that are stepped on the host
+
+
+class Row(NamedTuple):
+    """A row in the table of algorithms."""
 
     label: str
     about: str  # one line, for --help
     colour: str
     line: str  # of curves, as matplotlib names it
-    preset: AgentConfig  # on environments that are compiled
-    host_preset: AgentConfig  # on those that are stepped on the host
-    rounds: Rounds | None  # None: the agent has rounds of its own
-    exploit: Rounds | None = None  # on the finished covers of another run; None: it keeps no such cover
-    agent: Callable[..., Any] = Agent
-    template: Callable[[Any, Environment], Any] = network_template  # a policy of the kind that a run hands back
+    home: str | Presets  # "module:NAME" of its presets, loaded when they are asked for
+
+    @property
+    def presets(self) -> Presets:
+        if isinstance(self.home, Presets):
+            return self.home
+        module, _, name = self.home.partition(":")
+        return getattr(importlib.import_module(module), name)
+
+    @property
+    def settings(self) -> type:
+        """The dataclass of its settings."""
+        return type(self.presets.compiled)
 
 
-ALGORITHMS: dict[str, Algorithm] = {
-    "pcpg": Algorithm(
-        "PC-PG",
-        "explores without reward, then exploits",
-        *("#1b6ca8", "-"),
-        *(presets.PCPG, presets.HOST_PCPG, PCPG, EXPLOIT_COVER),
+ALGORITHMS: dict[str, Row] = {
+    "pcpg": Row(
+        "PC-PG", "explores without reward, then exploits", "#1b6ca8", "-", "pcpg.algos.pcpg_settings:REWARD_FREE"
     ),
-    "pcpg-bonus": Algorithm(
+    "pcpg-bonus": Row(
         "PC-PG (reward bonus)",
         "explores with the bonus added to the reward",
-        *("#1b6ca8", "-"),
-        *(presets.PCPG_BONUS, presets.HOST_PCPG_BONUS, PCPG, EXPLOIT_COVER),
+        *("#1b6ca8", "-", "pcpg.algos.pcpg_settings:WITH_REWARD"),
     ),
-    "pcpg-replay": Algorithm(
+    "pcpg-replay": Row(
         "PC-PG (kept data)",
-        "explores on all data kept so far, then solves the task from them: the fewest samples",
-        *("#2a9d5c", "-"),
-        *(presets.REPLAY, presets.REPLAY, None, None, ReplayAgent, kernel_template),
+        "explores on all data so far, then learns the task from it; needs the fewest samples",
+        *("#2a9d5c", "-", "pcpg.algos.replay:REPLAY"),
     ),
-    "ppo-rnd": Algorithm(
-        "PPO+RND",
-        "PPO with random network distillation",
-        *("#d1495b", "--"),
-        *(presets.PPO_RND, presets.HOST_RND, BASELINE),
+    "ppo-rnd": Row("PPO+RND", "PPO with random network distillation", "#d1495b", "--", "pcpg.algos.ppo:WITH_RND"),
+    "ppo-e3b": Row(
+        "PPO+E3B", "PPO with a bonus for novelty within an episode", "#8e6c3a", "-.", "pcpg.algos.ppo:WITH_E3B"
     ),
-    "ppo-e3b": Algorithm(
-        "PPO+E3B",
-        "PPO with a bonus for what is new within an episode",
-        *("#8e6c3a", "-."),
-        *(presets.PPO_E3B, presets.HOST_E3B, BASELINE),
-    ),
-    "ppo": Algorithm(
-        "PPO",
-        "a baseline",
-        *("#5f6b6d", ":"),
-        *(presets.PPO, presets.HOST_BASELINE, BASELINE),
-    ),
+    "ppo": Row("PPO", "a baseline", "#5f6b6d", ":", "pcpg.algos.ppo:PLAIN"),
 }
-
-
-def preset(env_id: str, algo: str) -> AgentConfig:
-    """The settings of an algorithm on an environment, where nothing else is said."""
-    own = presets.environment_preset(env_id).settings.get(algo)
-    algorithm = ALGORITHMS[algo]
-    return own or (algorithm.host_preset if is_on_host(env_id) else algorithm.preset)
 
 
 def label(algo: str) -> str:
     """The name of an algorithm for people; that of one which is not in the table is its id."""
     return ALGORITHMS[algo].label if algo in ALGORITHMS else algo
+
+
+DEFAULT = "pcpg"
+"""The default algorithm if no look chooses one."""
+
+Algo = Literal["auto", "pcpg", "pcpg-bonus", "pcpg-replay", "ppo-rnd", "ppo-e3b", "ppo"]
+"""The names in `ALGORITHMS`, for type checkers, and "auto" to have one chosen."""

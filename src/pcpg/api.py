@@ -1,19 +1,20 @@
-"""The library in five lines: `train` an environment, `load` a run, use what came out."""
+"""The library in five lines: `train` an environment, `load` a run, use the result."""
 
 import os
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from pcpg.algorithms import ALGORITHMS, preset
+from pcpg.algorithms import ALGORITHMS, DEFAULT, Algo
+from pcpg.bonuses.protocol import upgraded
+from pcpg.budget import Limits, read_steps, read_time
 from pcpg.config import ConfigError, check_choice, from_plain
-from pcpg.envs.adapters.names import is_own_function, register_function
-from pcpg.envs.adapters.places import LOCAL, workers_on
+from pcpg.envs.adapters.names import LOCAL, is_own_function, register_function, workers_on
 from pcpg.envs.given_reward import Reward
 from pcpg.features.own import Phi, is_own_features, register_features
 from pcpg.policies.own import Network, register_network
-from pcpg.practice.budget import Limits, read_steps, read_time
+from pcpg.presets import preset
 from pcpg.run import EnvFn, Evaluation, Given, KeptEpisode, Policy, Run, RunWarning, warn
 from pcpg.run_config import RunConfig, chosen_by_a_look
 from pcpg.runs.folder import RunFolder
@@ -39,10 +40,6 @@ __all__ = [
     "train",
 ]
 
-Algo = Literal["auto", "pcpg", "pcpg-bonus", "pcpg-replay", "ppo-rnd", "ppo-e3b", "ppo"]
-"""The algorithms of the library, and "auto" to have one chosen; of those that are added to
-`pcpg.algorithms.ALGORITHMS` a type checker knows nothing."""
-
 Observers = Observer | Sequence[Observer] | None
 
 
@@ -57,47 +54,40 @@ def train(
     seed: int = 0,
     out: str | os.PathLike[str] | None = None,
     features: str | Phi = "auto",
-    feature_options: Mapping[str, Any] | None = None,
+    feature_options: Mapping[str, object] | None = None,
     network: Network | None = None,
-    config: Mapping[str, Any] | None = None,
+    config: Mapping[str, object] | None = None,
     on: str = LOCAL,
     feature_seed: int = 0,
     lanes: int = 0,
     observer: Observers = None,
     progress: bool | None = None,
     loggers: Iterable[Logger | str] = (),
-    **env_options: Any,
+    **env_options: object,
 ) -> Run:
-    """Train an algorithm on an environment.
+    """Train an algorithm on an environment; the run is finished, unless an observer stopped it.
 
-    A run folder holds no code: where `env`, `features` or `network` is a function, `load` and `resume` need it again.
+    Run folders hold no code: if `env`, `features` or `network` is a function, pass it to `load` and `resume` again.
 
     Args:
-        env: the id of an environment, of the library or as in "gymnasium:FrozenLake-v1"; or a function that makes a
+        env: an environment id, of the library or as in "gymnasium:FrozenLake-v1"; or a function that makes a
             Gymnasium environment, or a vector of them.
-        algo: a name in `pcpg.algorithms.ALGORITHMS`; "auto" is "pcpg", but where an environment of somebody else's is
-            all that is given, a look at it chooses algorithm and settings (`pcpg look`).
-        total_steps: environment steps of each seed, as in 500_000, "500k" or "2.5M"; the schedule of rounds follows.
-        max_time: the time of the whole run, in seconds or as in "10m"; the result then depends on the machine.
-        until: a seed ends when the mean return of a policy over its counted episodes is at least this.
-        seeds: how many seeds; they run side by side, and none depends on the others.
-        seed: the first seed.
+        algo: a name in `pcpg.algorithms.ALGORITHMS`; "auto" is "pcpg", or the choice of `pcpg look`.
+        total_steps: environment steps per seed, as in 500_000, "500k" or "2.5M"; sets the schedule of rounds.
+        max_time: time limit for the whole run, in seconds or as in "10m"; results then depend on the machine's speed.
+        until: stop a seed once its mean evaluation return reaches this value.
+        seeds, seed: how many seeds, and the first; they run side by side, and none depends on the others.
         out: the run folder; by default a new temporary one.
         features: name of the feature map of the cover, or a function phi(observation, action).
-        feature_options: options of the feature map.
+        feature_options, feature_seed: options of the feature map, and the seed of one that is drawn at random.
         network: `network(shape, key)` makes an Equinox module from one observation to hidden units.
         config: changes to the algorithm's preset, as in `{"explore": {"bonus_coef": 2.0}}`.
         on: where the workers of an environment are (option `workers`): "local", "ray" or "ray://host:port".
-        feature_seed: seed of feature maps that are drawn at random.
         lanes: width of the program over seeds; 0 chooses by the device.
-        observer: called with a `Progress` before the first round and after each, or several of them; training stops
-            after a round where one returns False.
+        observer: called with a `Progress` before the first round and after each, or several; False stops training.
         progress: show how far it is; by default where stderr is a terminal.
         loggers: get every report that metrics.jsonl gets; "tensorboard" and "wandb" can be named.
         **env_options: the environment's own options, as in `horizon=5`.
-
-    Returns:
-        The run; finished, unless an observer stopped it.
 
     Example:
         >>> import pcpg
@@ -107,34 +97,53 @@ def train(
         ([2], (2,))
     """
     check_loggers(loggers)
+    limits, options = limits_of(total_steps, max_time, until), dict(feature_options or {})
+    rest = {"seed": seed, "seeds": seeds, "lanes": lanes, "feature_seed": feature_seed}
+    path = _path(out)
+    made = _new_config(env, algo, limits, features, options, network, config, env_options, rest)
+    with workers_on(on):
+        return _train(start_run(made.resolved(), path), observer, loggers, progress=progress, trust=True)
+
+
+def _new_config(
+    env: str | EnvFn,
+    algo: Algo,
+    limits: Limits,
+    features: str | Phi,
+    feature_options: dict[str, Any],
+    network: Network | None,
+    config: Mapping[str, Any] | None,
+    env_options: Mapping[str, Any],
+    rest: Mapping[str, Any],
+) -> RunConfig:
+    """The configuration of a new run; where only the environment was named, a look may choose it."""
     check_choice("algorithm", algo, ["auto", *ALGORITHMS])
-    env_id, limits = env if isinstance(env, str) else register_function(env), limits_of(total_steps, max_time, until)
-    chosen: dict[str, Any] = {"algo": "pcpg" if algo == "auto" else algo}
+    env_id = env if isinstance(env, str) else register_function(env)
+    chosen: dict[str, Any] = {"algo": DEFAULT if algo == "auto" else algo}
     if algo == "auto" and not config and network is None and features == "auto":
-        chosen = chosen_by_a_look(env_id, env_options, limits, seed)
+        chosen = chosen_by_a_look(env_id, env_options, limits, rest["seed"])
     name = chosen["algo"]
     agent: Any = from_plain(
-        type(ALGORITHMS[name].preset), config or chosen.get("agent", {}), "config", preset(env_id, name)
+        ALGORITHMS[name].settings, config or chosen.get("agent", {}), "config", preset(env_id, name)
     )
     if network is not None:
         agent = from_plain(type(agent), {"ppo": {"body": register_network(network)}}, "network", agent)
-    made = RunConfig(
+    return RunConfig(
         env=env_id,
         algo=name,
         agent=agent,
         env_options=chosen.get("env_options", env_options),
         features=features if isinstance(features, str) else register_features(features),
-        feature_options=dict(feature_options or {}),
-        seed=seed,
-        seeds=seeds,
-        lanes=lanes,
-        feature_seed=feature_seed,
+        feature_options=feature_options,
         limits=Limits(**chosen["limits"]) if "limits" in chosen else limits,
         looked=chosen.get("looked", {}),
+        **rest,
     )
-    path = Path(tempfile.mkdtemp(prefix="pcpg-")) / "run" if out is None else Path(out)
-    with workers_on(on):
-        return _train(start_run(made.resolved(), path), observer, loggers, progress=progress, trust=True)
+
+
+def _path(out: str | os.PathLike[str] | None) -> Path:
+    """The folder of a new run, absolute: an environment may change the current folder."""
+    return Path(tempfile.mkdtemp(prefix="pcpg-")) / "run" if out is None else Path(out).absolute()
 
 
 def exploit(
@@ -144,38 +153,29 @@ def exploit(
     seeds: int | None = None,
     seed: int | None = None,
     out: str | os.PathLike[str] | None = None,
-    config: Mapping[str, Any] | None = None,
+    config: Mapping[str, object] | None = None,
     lanes: int = 0,
     new_steps: int | str = 0,
     observer: Observers = None,
     progress: bool | None = None,
     loggers: Iterable[Logger | str] = (),
     trust: bool = False,
-    **env_options: Any,
+    **env_options: object,
 ) -> Run:
-    """Train policies on the covers of a finished run, for a reward that may be another one.
+    """Train policies on the covers of a finished run, for its reward or a new one.
 
-    A run folder holds no code: `load` and `resume` need a `reward` again.
+    Run folders hold no code: pass `reward` to `load` and `resume` again.
 
     Args:
-        run: a finished run that keeps a cover, or its folder.
+        run: a finished run with a cover, or its folder.
         reward: `reward(observation, action)` or `reward(observation, action, next_observation)`, a function that JAX
             can compile; by default the environment's own reward.
-        seeds: how many seeds; by default those of the run.
-        seed: the first seed.
-        out: the new run folder; by default a new temporary one.
+        seeds, seed: as in `train`; by default those of the run.
         config: changes to the settings, as in `{"exploit": {"num_rounds": 20}}`.
-        lanes: width of the program over seeds; 0 chooses by the device.
-        new_steps: where the run kept its data, steps that each task may take in the environment, as in "50k"; 0: the
-            data alone.
-        observer: called with a `Progress` before the first round and after each; as in `train`.
-        progress: show how far it is; by default where stderr is a terminal.
-        loggers: get every report that metrics.jsonl gets.
-        trust: whether an environment from a module that the folder names may be made.
-        **env_options: options that change the environment's reward alone, as in `goal=(3, 7)` of a maze.
-
-    Returns:
-        The new run.
+        out, lanes, observer, progress, loggers: as in `train`.
+        new_steps: if the run kept its data, environment steps allowed per task, as in "50k"; 0: use the data alone.
+        trust: whether to import an environment module named in the folder.
+        **env_options: options that only change the environment's reward, as in `goal=(3, 7)` of a maze.
 
     Example:
         >>> import pcpg
@@ -189,11 +189,12 @@ def exploit(
     folder = run.folder if isinstance(run, Run) else RunFolder.open(Path(run))
     given, trust = (run.given, trust or run.trust) if isinstance(run, Run) else (Given(), trust)
     check_trust(folder, trust)
+    path = _path(out)
     with given.used(folder):
         defaults = exploit_defaults(folder)
         run_config = exploit_config(
             defaults,
-            agent=from_plain(type(defaults.agent), config or {}, "config", defaults.agent),
+            agent=from_plain(type(defaults.agent), upgraded(config or {}), "config", defaults.agent),
             env_options=env_options,
             seed=seed,
             seeds=seeds,
@@ -201,7 +202,6 @@ def exploit(
             new_steps=new_steps,
             reward=reward,
         )
-        path = Path(tempfile.mkdtemp(prefix="pcpg-")) / "run" if out is None else Path(out)
         made = start_run(run_config, path, reward)
     return _train(made, observer, loggers, reward, given, progress=progress, trust=True)
 
@@ -215,17 +215,17 @@ def load(
     network: Network | None = None,
     trust: bool = False,
 ) -> Run:
-    """The run in a folder, finished or as of its last checkpoint.
+    """Load the run in a folder, finished or as of its last checkpoint.
 
-    Loading builds no outside environment and imports nothing that the folder names.
+    Loading creates no external environment and imports nothing that the folder names.
 
     Args:
         path: the run folder.
-        reward: the reward that the run was given in Python, if it was.
+        reward: the reward function of the run, if it was given one in Python.
         env_fn: the function that made its environment, if one did.
         features: the function that made its features, if one did.
         network: the function that made its networks, if one did.
-        trust: whether an environment from a module that the folder names may be made, for what plays on it.
+        trust: whether to import an environment module named in the folder, in order to play on it.
 
     Returns:
         The run, with its policies, covers and settings.
@@ -258,25 +258,19 @@ def resume(
     retry_failed: bool = False,
     on: str = LOCAL,
 ) -> Run:
-    """Train an interrupted run to its end: the same result as if it had never been interrupted.
+    """Resume an interrupted run; the result is the same as without the interruption.
 
-    With other limits any run goes on, a finished one too: `total_steps="+500k"` are 500,000 more than it has used.
+    New limits extend any run, even a finished one: `total_steps="+500k"` adds 500,000 steps to those used.
 
     Args:
         path: the run folder.
-        reward: the reward that the run was given in Python, if it was.
-        env_fn: the function that made its environment, if one did.
-        features: the function that made its features, if one did.
-        network: the function that made its networks, if one did.
-        total_steps: environment steps of each seed in all, or with a plus sign more than so far.
-        max_time: the time of the whole run, or with a plus sign more than so far.
+        reward, env_fn, features, network: as in `load`.
+        total_steps: new total of environment steps per seed, or with a plus sign the steps to add.
+        max_time: new time limit for the whole run, or with a plus sign the time to add.
         until: a mean return at which a seed ends.
-        observer: called with a `Progress` before the first round and after each; as in `train`.
-        progress: show how far it is; by default where stderr is a terminal.
-        loggers: get every report that metrics.jsonl gets.
-        trust: whether an environment from a module that the folder names may be made.
-        retry_failed: whether seeds that failed go on from where they did.
-        on: where the workers of its environment are, as in `train`.
+        observer, progress, loggers, on: as in `train`.
+        trust: whether to import an environment module named in the folder.
+        retry_failed: retry failed seeds from their last checkpoint.
 
     Returns:
         The run; finished, unless an observer stopped it.
@@ -300,16 +294,16 @@ def resume(
 
 
 def limits_of(steps: int | str | None, time: float | str | None, until: float | None) -> Limits:
-    """The limits of a new run, as people write them."""
+    """The limits of a new run, from user input."""
     number, more = (0, False) if steps is None else read_steps(steps)
     seconds, longer = (0.0, False) if time is None else read_time(time)
     if more or longer:
-        raise ConfigError(f"a plus sign adds to what a run has used: a new one has used nothing, got {steps or time!r}")
+        raise ConfigError(f"a plus sign extends an existing run, and this one is new: got {steps or time!r}")
     return Limits(number, seconds, until)
 
 
 def _open(path: str | os.PathLike[str], given: Given) -> RunFolder:
-    """A run folder; refuses functions that its run has no use for."""
+    """Open a run folder; refuses functions that its run does not use."""
     folder = RunFolder.open(Path(path))
     config = folder.config
     if given.env_fn is not None and not is_own_function(config["env"]):
@@ -340,7 +334,7 @@ def _train(
         watching = [*observers, *([display] if display else [])]
 
         def watch(seen: Progress) -> bool:
-            return all([one(seen) is not False for one in watching])  # a list: each of them is told
+            return all([one(seen) is not False for one in watching])  # a list: call every one
 
         trained = train_run(folder, observer=watch, loggers=loggers, notice=warn, **asked)
     if not trained.finished and not trained.stopped:

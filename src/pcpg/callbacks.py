@@ -1,22 +1,25 @@
-"""Callbacks: what can be given to `pcpg.train` as `observer`, one or several.
+"""Callbacks for `pcpg.train(observer=...)`, one or several.
 
-A callback is any function of a `Progress`. It is called before the first round and after each, and training stops
-after the round where it returns False; the run is then as far as it is, and `pcpg.resume` goes on with it. An error in
-a callback ends training with the last checkpoint intact.
+A callback is any function of a `Progress`. It is called before the first round and after each. If it returns False,
+training stops after that round, and `pcpg.resume` continues the run. An error in a callback ends training with the last
+checkpoint intact.
 """
 
 import itertools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from pcpg.run import Policy
 from pcpg.training.loop import Progress
 
+if TYPE_CHECKING:
+    import gymnasium
+
 
 class Evaluated(NamedTuple):
-    """What an evaluation found."""
+    """The result of an evaluation."""
 
     round: int
     env_steps: int  # of all seeds together, in this process
@@ -24,9 +27,9 @@ class Evaluated(NamedTuple):
 
 
 class Evaluate:
-    """Play episodes on an environment of its own, every so many rounds; `found` lists what came out.
+    """Play episodes on a separate environment every few rounds; `found` lists the results.
 
-    Its episodes are not counted among the run's steps, and what is trained does not depend on it.
+    Its episodes do not count among the run's steps and do not affect training.
 
     Args:
         env_fn: makes the Gymnasium environment on which policies are played.
@@ -38,7 +41,7 @@ class Evaluate:
 
     def __init__(
         self,
-        env_fn: Callable[[], Any],
+        env_fn: Callable[[], "gymnasium.Env"],
         *,
         every: int = 1,
         episodes: int = 20,
@@ -51,7 +54,7 @@ class Evaluate:
         self.found: list[Evaluated] = []
 
     def __call__(self, progress: Progress) -> bool:
-        """Evaluate where it is time to; False: every seed has reached the target."""
+        """Evaluate if due; False: every seed has reached the target."""
         if progress.step == 0 or progress.step % self.every:
             return True
         means = {seed: self._mean_return(Policy(net, progress.env)) for seed, net in progress.policies.items()}
@@ -74,11 +77,11 @@ class Evaluate:
 
 
 class StopWhenStuck:
-    """Stop training when no seed's return has improved for so many rounds.
+    """Stop training when no seed's return has improved for a number of rounds.
 
     Args:
-        rounds: after so many rounds without a better return of any seed.
-        by: a return must be this much better to count.
+        rounds: stop after this many rounds without a better return of any seed.
+        by: minimum improvement that counts.
     """
 
     def __init__(self, rounds: int, *, by: float = 0.0) -> None:

@@ -1,7 +1,11 @@
-"""What this machine has for a process: cores, free memory, and the threads of its linear algebra."""
+"""Resources of this machine: cores, free memory, and the threads of its linear algebra."""
 
+import contextlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
+
+from threadpoolctl import threadpool_limits
 
 THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS")
 """Environment variables that bound the threads of BLAS; they are read when NumPy loads."""
@@ -15,9 +19,20 @@ def available_cores() -> list[int]:
 
 
 def free_memory() -> int | None:
-    """Bytes of memory that are free, where the system tells."""
+    """Bytes of free memory, if the system reports them."""
     try:
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
     except (OSError, StopIteration, ValueError):
         return None
+
+
+@contextlib.contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Solve with one thread at a time inside, unless the user's environment says otherwise.
+
+    Seeds fill the cores by threads of their own. If each of those began as many threads of linear algebra as there are
+    cores, several runs on one machine would crawl.
+    """
+    with contextlib.nullcontext() if any(map(os.environ.get, THREADS)) else threadpool_limits(1, user_api="blas"):
+        yield

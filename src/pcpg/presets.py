@@ -1,10 +1,7 @@
-"""Every default that is not a field's own: by kind of environment, by environment, and by the length of an episode.
+"""Settings for the environments of the paper's experiments, and the default features of an environment.
 
-What `pcpg train ENV --algo ALGO` runs is decided in two places: the fields of pcpg/config.py, and here.
-
-    settings   ENVIRONMENTS[env].settings[algo], else the algorithm's HOST or COMPILED preset (see pcpg/algorithms.py)
-    features   ENVIRONMENTS[env].features, else by what the observations look like: `features_for`
-    formulas   0 and -1 in a setting follow from the length of an episode: `sized`
+What `pcpg train ENV --algo ALGO` runs is decided in two places: the presets of the algorithm, in its file of `algos/`,
+and here: ENVIRONMENTS[env].settings[algo] comes first.
 """
 
 import dataclasses
@@ -14,58 +11,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pcpg.config import (
-    AgentConfig,
-    BaselineConfig,
-    ExploitConfig,
-    ExploreConfig,
-    PCPGConfig,
-    PPOConfig,
-    ReplayConfig,
-)
+from pcpg.algorithms import ALGORITHMS
+from pcpg.algos.pcpg_settings import ExploitConfig, ExploreConfig, PCPGConfig
+from pcpg.algos.ppo import BaselineConfig
+from pcpg.bonuses.rnd import RND
+from pcpg.envs.adapters.names import is_on_host
 from pcpg.envs.host import HostEnvironment
 from pcpg.envs.protocol import Environment
 from pcpg.envs.spaces import Discrete, Image, flat_size
 from pcpg.features.examples import host_play
-from pcpg.learning.e3b import E3BConfig
-from pcpg.learning.rnd import RNDConfig
-from pcpg.policies.kernel import candidate_actions
+from pcpg.learners.settings import PPOConfig
 
 replace = dataclasses.replace
-Choice = tuple[str, dict[str, Any]]
+Choice = tuple[str, dict[str, object]]
 """Name and options of a feature map."""
-
-# Compiled environments: the lock's settings, the same at every horizon. results/lock/tuning.md has the record.
-
-PAPER_PPO = PPOConfig(num_episodes=512, num_epochs=5, minibatch_size=160, entropy_coef=0.01)
-"""The paper's table for the lock: clip 0.2, gradient norm 5, learning rate 1e-3, 5 epochs of minibatches of 160."""
-
-REWARD_BONUS = ExploitConfig(num_rounds=0, warm_start=True)
-"""The reward-bonus version has no exploitation: it hands back the best policy of its cover."""
-
-PCPG = PCPGConfig()
-PCPG_BONUS = PCPGConfig(explore=ExploreConfig(reward_coef=1.0), exploit=REWARD_BONUS)
-PPO = BaselineConfig(ppo=PAPER_PPO)
-PPO_RND = BaselineConfig(ppo=PAPER_PPO, rnd=RNDConfig())
-PPO_E3B = BaselineConfig(ppo=PAPER_PPO, e3b=E3BConfig())
-REPLAY = ReplayConfig()
-
-# Environments that are stepped on the host: fewer and smaller updates, used more often.
-
-# Tuned on seeds from 1000 on: a maze that is new at every reset (PPO, 150k steps: 0.57 of the episodes solved with 6
-# epochs of larger minibatches and entropy 0.005, 0.8 to 0.9 with these and entropy 0.02 to 0.05), three stages,
-# CartPole.
-
-HOST_PPO = PPOConfig(num_updates=10, num_epochs=10, entropy_coef=0.03, shared_body=False, normalise_rewards=True)
-"""Returns of any size: rewards are scaled, and the loss of the values does not pull at the policy's body."""
-HOST_EXPLORE = ExploreConfig(visit_episodes=64, num_groups=8, ridge=1e-4, ridge_scale="features")
-HOST_EXPLOIT = ExploitConfig(start_share=0.5, advantage_floor=0.1, keep_best=True)
-
-HOST_PCPG = PCPGConfig(HOST_PPO, HOST_EXPLORE, HOST_EXPLOIT)
-HOST_PCPG_BONUS = PCPGConfig(HOST_PPO, replace(HOST_EXPLORE, reward_coef=1.0), REWARD_BONUS)
-HOST_BASELINE = BaselineConfig(ppo=HOST_PPO, budget=500_000, visit_episodes=64)
-HOST_RND = replace(HOST_BASELINE, rnd=RNDConfig(coef=0.5, normalise=True))
-HOST_E3B = replace(HOST_BASELINE, e3b=E3BConfig())
 
 # MountainCar with continuous actions: 5 of 5 seeds above 90 over the environment's 999 steps, under 3M steps per seed.
 
@@ -149,21 +108,21 @@ steps; with 3 epochs after 50, with entropy 0.1 and lambda 0.95 too after 60, wi
 
 
 class EnvironmentPreset(NamedTuple):
-    """What an environment has of its own."""
+    """The presets of an environment."""
 
-    settings: Mapping[str, AgentConfig]  # by algorithm
+    settings: Mapping[str, object]  # by algorithm
     features: Choice | None = None
-    exploit: Mapping[str, Any] = {}  # changes to the settings of a cover, for a run that exploits it
+    exploit: Mapping[str, object] = {}  # changes to the settings of a cover, for a run that exploits it
 
 
-# The paper's experiments alone: other people's environments have none, whatever is chosen for them is chosen by a look.
+# The paper's experiments only: environments from other libraries have none; a look chooses their settings.
 
 ENVIRONMENTS: dict[str, EnvironmentPreset] = {
     "MountainCarContinuous-v0": EnvironmentPreset(
         {
             "pcpg-bonus": CAR_BONUS,
             "ppo": BaselineConfig(ppo=CAR_PPO),
-            "ppo-rnd": BaselineConfig(ppo=replace(CAR_PPO, learning_rate=1e-4), rnd=RNDConfig()),
+            "ppo-rnd": BaselineConfig(ppo=replace(CAR_PPO, learning_rate=1e-4), bonus=RND()),
         },
         features=("fourier", {}),
     ),
@@ -173,7 +132,7 @@ ENVIRONMENTS: dict[str, EnvironmentPreset] = {
             "ppo": MAZE_BASELINE,
             # The paper's coefficient of 1000 would make values of that order; without another reward it has no other
             # effect.
-            "ppo-rnd": replace(MAZE_BASELINE, rnd=RNDConfig(coef=1.0, normalise=True)),
+            "ppo-rnd": replace(MAZE_BASELINE, bonus=RND(coef=1.0, normalise=True)),
         },
         # A smaller kernel than the paper's 32, 64 and 512: on two cores those alone cost more than all the rest.
         features=("random-conv", {"num_features": 128, "num_kernels": [16, 32]}),
@@ -183,71 +142,14 @@ ENVIRONMENTS: dict[str, EnvironmentPreset] = {
 
 
 def environment_preset(env_id: str) -> EnvironmentPreset:
-    """What an environment has of its own."""
+    """The presets of an environment."""
     return ENVIRONMENTS.get(env_id, EnvironmentPreset({}))
 
 
-MOST_SAMPLES = 2**20
-"""Most samples that an update can put in random order (learning/update.py)."""
-
-
-def sized(config: AgentConfig, env: Environment) -> AgentConfig:
-    """The settings with every formula of the episode's length worked out; `max_steps` is H + 1 on the lock.
-
-    On the host, where a step costs a hundred times as much, an update has fewer episodes, at most 64, and exploration
-    of long episodes fewer policies; so has a compiled environment whose episodes are too long for the formula.
-    """
-    max_steps, on_host = env.max_steps, isinstance(env, HostEnvironment)
-    if isinstance(config, ReplayConfig):
-        return _sized_replay(config, env)
-    blocks = -(-max_steps // 16)
-    is_long = not on_host and config.ppo.num_episodes == 0 and 512 * blocks * max_steps > MOST_SAMPLES
-    episodes = min(64, max(16, 9600 // max_steps // 16 * 16)) if on_host else 64 if is_long else 512 * blocks
-    ppo = replace(
-        config.ppo,
-        num_episodes=config.ppo.num_episodes or episodes,
-        minibatch_size=config.ppo.minibatch_size or (min(128, 32 * blocks) if on_host else 64 * blocks),
-    )
-    if isinstance(config, BaselineConfig):
-        return replace(config, ppo=ppo)
-    policies, rounds = 2 * max_steps + 8, max_steps + 4
-    if on_host:
-        steps = ppo.num_updates * ppo.num_episodes * max_steps  # of a round, if no episode ends early
-        policies, rounds = min(policies, 40, max(10, 600_000 // steps)), min(rounds, 16)
-    if is_long:
-        policies, rounds = min(policies, 12), min(rounds, 8)
-    explore = replace(config.explore, max_policies=config.explore.max_policies or policies)
-    given = config.exploit.num_rounds
-    exploit = replace(config.exploit, num_rounds=rounds if given < 0 else given)
-    return replace(config, ppo=ppo, explore=explore, exploit=exploit)
-
-
-MOST_BYTES = 4_000_000_000
-"""Memory that the data of a seed may take by default, if no observation came twice."""
-
-
-def bytes_of_transition(env: Environment) -> int:
-    """The most memory that a kept transition takes."""
-    space = env.observation_space
-    return int(np.prod(space.shape, dtype=int)) * np.dtype(space.dtype).itemsize + 24
-
-
-def _sized_replay(config: ReplayConfig, env: Environment) -> ReplayConfig:
-    steps = env.max_steps
-    actions = len(candidate_actions(env.action_space, config.replay.num_actions))
-    room = MOST_BYTES // bytes_of_transition(env)
-    capacity = min(max(40 * steps**2 * (actions + 10), 200_000), 40_000_000, room)
-    given = config.exploit.backups
-    return replace(
-        config,
-        replay=replace(config.replay, capacity=config.replay.capacity or capacity),
-        explore=replace(
-            config.explore,
-            backups=config.explore.backups or steps,
-            num_episodes=config.explore.num_episodes or (16 if steps > 128 else 32),
-        ),
-        exploit=replace(config.exploit, backups=2 * steps if given < 0 else given),
-    )
+def preset(env_id: str, algo: str) -> Any:
+    """The default settings of an algorithm on an environment."""
+    own, row = environment_preset(env_id).settings.get(algo), ALGORITHMS[algo]
+    return own or (row.presets.host if is_on_host(env_id) else row.presets.compiled)
 
 
 MOST_PAIRS = 512
@@ -257,13 +159,13 @@ SMALL = 16
 
 
 def features_for(env_id: str, env: Environment, seed: int) -> Choice:
-    """The feature map of an environment where none is named: its own, or what suits its observations."""
+    """The default feature map of an environment: its own, or one that suits its observations."""
     own = ENVIRONMENTS.get(env_id)
     return own.features if own is not None and own.features is not None else suggested(env, seed)
 
 
 @functools.lru_cache(maxsize=16)
-def suggested(env: Environment[Any, Any], seed: int) -> Choice:
+def suggested(env: Environment, seed: int) -> Choice:
     """Identity for the compiled environments; for others by space and by what random play meets.
 
     | observations                  | features                                                   |
@@ -289,6 +191,6 @@ def suggested(env: Environment[Any, Any], seed: int) -> Choice:
 
 
 def is_one_hot(observations: np.ndarray) -> bool:
-    """Whether every row has a single one and zeros beside it."""
+    """Whether every row has a single one and zeros otherwise."""
     ones = observations == 1
     return bool(np.all(ones.sum(axis=1) == 1) and np.all(ones | (observations == 0)))

@@ -1,4 +1,4 @@
-"""What training hands back: a run with its policies and covers, finished or as far as it is."""
+"""The result of training: a run with its policies and covers, finished or as of its last checkpoint."""
 
 import contextlib
 import dataclasses
@@ -6,15 +6,18 @@ import functools
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from pcpg.config import ConfigError, PCPGConfig
+from pcpg.algorithms import Assets
+from pcpg.config import ConfigError
 from pcpg.cover.cover import Cover
 from pcpg.cover.design import Design, d_optimal
+from pcpg.engine.play import VisitInputs, Visitor, visit_program
+from pcpg.engine.program import default_lanes
 from pcpg.envs.adapters.names import given_function
 from pcpg.envs.given_reward import Reward
 from pcpg.envs.host import HostEnvironment
@@ -24,20 +27,17 @@ from pcpg.envs.spaces import Box
 from pcpg.features.base import FeatureMap
 from pcpg.features.own import Phi, given_features
 from pcpg.policies.host import Actor, choose, draw
-from pcpg.policies.kernel import candidate_actions
 from pcpg.policies.networks import ActorCritic
 from pcpg.policies.own import Network, given_network
-from pcpg.practice.host import visit_program
-from pcpg.practice.program import default_lanes
-from pcpg.practice.visit import VisitInputs, Visitor
-from pcpg.run_config import RunConfig
+from pcpg.run_config import RunConfig, check_episodes_fit
+from pcpg.runs.errors import NotARun
 from pcpg.runs.folder import RunFolder
 from pcpg.state import NonFinite
 from pcpg.training.compile_cache import enable_compile_cache
 from pcpg.training.exploit import make_run_env
 from pcpg.training.going_on import summary_so_far
 from pcpg.training.restore import UNSEALED
-from pcpg.training.storage import covers_of, keeps_data, read_data, read_features, read_policies
+from pcpg.training.storage import assets_of, read_features, read_policies
 from pcpg.training.trust import check_trust, environment_of
 
 EVALUATION_ROUND = 2**30
@@ -45,11 +45,11 @@ EVALUATION_ROUND = 2**30
 
 
 class RunWarning(UserWarning):
-    """Something about a run that its owner may want to know."""
+    """A notice about a run."""
 
 
 def warn(text: str) -> None:
-    """Tell of it as Python does."""
+    """Issue a notice as a Python warning."""
     if threading.current_thread() is threading.main_thread():
         warnings.warn(text, RunWarning, stacklevel=3)
     else:  # where warnings are errors, one would end the thread that listens for Ctrl-C
@@ -63,20 +63,20 @@ class Policy:
     network: ActorCritic
     env: Environment
 
-    def act(self, observation: Any, *, greedy: bool = False, seed: int | None = None) -> Any:
+    def act(self, observation: object, *, greedy: bool = False, seed: int | None = None) -> Any:
         """An action for one observation, as the environment takes it: the likeliest, or a sample.
 
-        With a `seed` the sample is a function of it; without, each call draws anew from the policy's own stream.
+        With a `seed` the sample is a function of it; otherwise each call draws from the policy's own stream.
         """
         return self._act([observation], self._rng if seed is None else np.random.default_rng(seed), greedy)[0]
 
     def predict(
-        self, observation: Any, state: Any = None, episode_start: Any = None, deterministic: bool = False
+        self, observation: object, state: object = None, episode_start: object = None, deterministic: bool = False
     ) -> tuple[Any, Any]:
         """An action for one observation, or one for each of many, and `state` as it was given.
 
-        This is the interface of Stable-Baselines3, whose `evaluate_policy` and callbacks take a policy by it. Many
-        observations have one axis more than one, in each of their parts where they are a Dict or Tuple.
+        This is the interface that Stable-Baselines3's `evaluate_policy` and callbacks expect. A batch of observations
+        has one more axis, in each part of a Dict or Tuple.
         """
         del episode_start  # policies here keep no memory
         single = self.env.single_observation if isinstance(self.env, HostEnvironment) else self.env.observation_space
@@ -86,7 +86,7 @@ class Policy:
         seen = [entry_of(observation, index) for index in range(count)]
         return np.stack(self._act(seen, self._rng, deterministic)), state
 
-    def _act(self, observations: list[Any], rng: np.random.Generator, greedy: bool) -> list[Any]:
+    def _act(self, observations: Sequence[object], rng: np.random.Generator, greedy: bool) -> list[Any]:
         seen_space, space = self.env.observation_space, self.env.action_space
         encode = self.env.encode if isinstance(self.env, HostEnvironment) else np.asarray
         seen = [encode(one) for one in observations]
@@ -109,7 +109,7 @@ class Policy:
 
 
 def number_of(observation: Any, space: Any) -> int | None:
-    """How many observations of a space there are; None: it is one, without an axis in front."""
+    """The number of observations in a batch; None: a single one, without a batch axis."""
     if isinstance(observation, Mapping):
         key = next(iter(observation))
         return number_of(observation[key], space[key])
@@ -120,7 +120,7 @@ def number_of(observation: Any, space: Any) -> int | None:
 
 
 def entry_of(observations: Any, index: int) -> Any:
-    """One of many observations."""
+    """One observation of a batch."""
     if isinstance(observations, Mapping):
         return {key: entry_of(part, index) for key, part in observations.items()}
     if isinstance(observations, tuple):
@@ -134,7 +134,7 @@ class Evaluation:
 
     returns: np.ndarray  # [seeds, episodes]
     env_steps: int
-    seeds: tuple[int, ...] = ()  # whose policies played: all that did not fail
+    seeds: tuple[int, ...] = ()  # all that did not fail
 
     @property
     def mean_return(self) -> list[float]:
@@ -152,7 +152,7 @@ EnvFn = Callable[..., Any]
 
 
 class Given(NamedTuple):
-    """The functions that a run was given again: it uses them, whatever its names stand for in this process."""
+    """The functions passed again to a run; they take precedence over names registered in this process."""
 
     env_fn: EnvFn | None = None
     features: Phi | None = None
@@ -160,7 +160,7 @@ class Given(NamedTuple):
 
     @contextlib.contextmanager
     def used(self, folder: RunFolder) -> Iterator[None]:
-        """In here the names in a run's folder stand for these functions."""
+        """A context in which the names in a run's folder stand for these functions."""
         with contextlib.ExitStack() as stack:
             if self.env_fn is not None:
                 stack.enter_context(given_function(folder.config["env"], self.env_fn))
@@ -172,7 +172,7 @@ class Given(NamedTuple):
 
 
 class KeptEpisode(NamedTuple):
-    """An episode of exploration, as the library has it: parts of a Dict side by side as numbers."""
+    """An episode of exploration, in the library's format: the parts of a Dict concatenated as numbers."""
 
     observations: np.ndarray  # [t + 1, ...]
     actions: np.ndarray  # [t, ...]
@@ -182,9 +182,9 @@ class KeptEpisode(NamedTuple):
 
 
 class Run:
-    """A run; `policy` and `cover` are those of its first seed, `policies` and `covers` of all.
+    """A run; `policy` and `cover` belong to its first seed, `policies` and `covers` to all seeds.
 
-    One that is not finished is what it was at its last checkpoint, the newest policy in place of the final one.
+    An unfinished run is loaded as of its last checkpoint, with the newest policy in place of the final one.
     """
 
     def __init__(
@@ -196,16 +196,16 @@ class Run:
             env = environment_of(folder)
             self.config = RunConfig.from_json(folder.config, env)
             self.env = make_run_env(self.config, reward, env)
-        self.summary = summary_so_far(folder, warn)
+        self.summary = summary_so_far(folder, self.config, warn)
         self.is_finished = folder.is_finished
         if not folder.is_sealed:
             warn(UNSEALED.format(folder.path))
 
     @contextlib.contextmanager
     def playable(self) -> Iterator[Environment]:
-        """The environment of evaluations, to play on; one of a module that the folder names needs trust.
+        """The environment for evaluations; if only the folder names its module, it requires trust.
 
-        What is stepped on the host is closed afterwards.
+        Environments stepped on the host are closed afterwards.
         """
         self.check_trust()
         with self.given.used(self.folder):
@@ -219,12 +219,12 @@ class Run:
                     one.close()
 
     def check_trust(self) -> None:
-        """Refuse to make an environment from a module that the folder names, unless the run was opened with trust."""
+        """Refuse to import an environment module that the folder names, unless the run was opened with trust."""
         check_trust(self.folder, self.trust)
 
     @property
     def finished_seeds(self) -> list[int]:
-        """The seeds that came to their end, or may yet: all but those that failed."""
+        """All seeds except failed ones."""
         return [seed for seed in self.config.seed_list if str(seed) not in self.summary.get("failed", {})]
 
     @property
@@ -254,14 +254,16 @@ class Run:
     @property
     def keeps_data(self) -> bool:
         """Whether the run kept the episodes it played."""
-        return keeps_data(self.config)
+        return self.config.agent.leaves == "data"
 
     def kept_episodes(self, seed: int | None = None) -> Iterator[KeptEpisode]:
-        """The episodes that a seed kept (by default the first seed), in the order in which they began."""
+        """The episodes kept by a seed (by default the first seed), in the order in which they began."""
         self.check_seed(seed)
-        kept = read_data(self.folder, self.config, self.config.seed if seed is None else seed)
-        agent: Any = self.config.agent
-        candidates = candidate_actions(self.env.action_space, agent.replay.num_actions)
+        seeds = [self.config.seed if seed is None else seed]
+        [assets] = assets_of(self.folder, self.config, seeds, self.env, warn)
+        if assets.data is None or assets.candidates is None:
+            raise ConfigError(f"{self.path} holds no data: {self.config.algo} does not keep its episodes")
+        kept, candidates = assets.data, assets.candidates
         for places in kept.episodes():
             codes = np.append(kept.column("code")[places], kept.column("next_code")[places[-1]])
             rest = (kept.column(name)[places] for name in ("reward", "terminated", "truncated"))
@@ -274,10 +276,16 @@ class Run:
             raise ConfigError(f"the run has seeds {seeds[0]} to {seeds[-1]}, got {seed}")
 
     @functools.cached_property
+    def _assets(self) -> list[Assets]:
+        if self.config.agent.leaves != "cover":
+            raise NotARun(f"{self.path} holds no cover: {self.config.algo} does not build one")
+        with self.given.used(self.folder):
+            return assets_of(self.folder, self.config, self.config.seed_list, self.env, warn)
+
+    @property
     def covers(self) -> list[Cover[ActorCritic]]:
         """The cover of each seed."""
-        with self.given.used(self.folder):
-            return covers_of(self.folder, self.config, self.config.seed_list, self.env, warn)
+        return [assets.cover for assets in self._assets if assets.cover is not None]
 
     @property
     def cover(self) -> Cover[ActorCritic]:
@@ -285,17 +293,16 @@ class Run:
 
     @functools.cached_property
     def features(self) -> FeatureMap:
-        """The feature map with which the cover was made, as it was saved."""
+        """The saved feature map of the cover."""
         with self.given.used(self.folder):
             is_drawn = not isinstance(self.env, Recorded | RecordedHost)
             return read_features(self.folder, self.config.make_features(self.env), is_drawn=is_drawn)
 
     @property
     def design(self) -> Design:
-        """The weights of the first seed's cover with the certificate of their optimality."""
-        agent = self.config.agent
+        """The weights of the first seed's cover with their certificate of optimality."""
         # Without the ridge of training, float32 noise in the null space would count as directions.
-        return d_optimal(self.cover.used, ridge=agent.explore.ridge if isinstance(agent, PCPGConfig) else 0.0)
+        return d_optimal(self.cover.used, ridge=self._assets[0].ridge)
 
     def evaluate(self, episodes: int = 100, *, greedy: bool = False, best: bool = False) -> Evaluation:
         """Play fresh episodes with each seed's final policy (or the best one by its evaluations in training)."""
@@ -305,6 +312,7 @@ class Run:
         seeds, found = self.finished_seeds, self.best_policies if best else self.policies
         policies = [found[self.config.seed_list.index(seed)] for seed in seeds]
         with self.playable() as env:
+            check_episodes_fit(env, episodes)
             program = visit_program(Visitor(env, episodes, greedy), self.config.lanes or default_lanes())
             visits = program(
                 [
@@ -314,7 +322,7 @@ class Run:
             )
         for seed, seen in zip(seeds, visits, strict=True):
             if not bool(seen.finite):
-                raise NonFinite(f"seed {seed}: the evaluation holds a reward or observation that is not finite")
+                raise NonFinite(f"seed {seed}: the evaluation contains a non-finite reward or observation")
         steps = sum(int(seen.env_steps) for seen in visits)
         return Evaluation(np.stack([seen.returns for seen in visits]), steps, tuple(seeds))
 

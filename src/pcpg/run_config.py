@@ -1,16 +1,19 @@
-"""The configuration of a run: all that is needed to repeat it, to and from JSON."""
+"""The configuration of a run, which suffices to repeat it, to and from JSON."""
 
 import dataclasses
 import functools
-import inspect
 import json
 import math
 import typing
 from collections.abc import Hashable, Mapping
 from typing import Any
 
-from pcpg.algorithms import ALGORITHMS, preset
-from pcpg.config import AgentConfig, ConfigError, PCPGConfig, check_choice, check_type, from_plain
+from pcpg.algorithms import ALGORITHMS, DEFAULT, Settings
+from pcpg.algos.auto import LOOK_SHARE, STEPS, chosen_line, limited, look_and_choose
+from pcpg.algos.look import lines
+from pcpg.bonuses.protocol import upgraded
+from pcpg.budget import NO_LIMITS, Limits
+from pcpg.config import ConfigError, check_choice, check_type, entries_of, from_plain
 from pcpg.envs.adapters.names import is_on_host
 from pcpg.envs.protocol import Environment
 from pcpg.envs.registry import complete_options, make
@@ -18,11 +21,8 @@ from pcpg.envs.spaces import flat_size
 from pcpg.features import FEATURES, make_features
 from pcpg.features.base import FeatureMap
 from pcpg.features.own import is_own_features
-from pcpg.practice.budget import NO_LIMITS, Limits, budgeted
-from pcpg.practice.choice import LOOK_SHARE, STEPS, chosen_line, limited, look_and_choose
-from pcpg.practice.look import lines
-from pcpg.practice.memory import check_fits
-from pcpg.presets import environment_preset, features_for
+from pcpg.machine import free_memory
+from pcpg.presets import environment_preset, features_for, preset
 from pcpg.runs.documents import plain
 
 MAX_SEED = 2**32 - 1
@@ -34,7 +34,8 @@ class RunConfig:
 
     env: str
     algo: str
-    agent: AgentConfig
+    agent: Any
+    """The settings of the algorithm."""
     env_options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     features: str = "auto"
     feature_options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
@@ -43,11 +44,11 @@ class RunConfig:
     lanes: int = 0
     feature_seed: int = 0
     limits: Limits = NO_LIMITS
-    """A budget of steps or time, and a return at which to stop."""
+    """A budget of steps or time, and a target return."""
     source: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    """The cover of another run that this one exploits, see training/storage.py; empty: the run explores by itself."""
+    """The exploited cover of another run, see training/storage.py; empty: the run explores by itself."""
     looked: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    """The look that chose algorithm and settings: its `env_steps`, what it `saw` and `chose`; empty: nobody looked."""
+    """The look that chose algorithm and settings: `env_steps`, `saw` and `chose`; empty: no look."""
 
     def __post_init__(self) -> None:
         check_choice("algorithm", self.algo, ALGORITHMS)
@@ -67,18 +68,19 @@ class RunConfig:
         self._check_agent()
 
     def _check_agent(self) -> None:
-        preset = ALGORITHMS[self.algo].preset
-        if type(self.agent) is not type(preset):
-            expected, got = type(preset).__name__, type(self.agent).__name__
-            raise ConfigError(f"the agent of {self.algo} must be a {expected}, got a {got}")
-        for part in ("rnd", "e3b"):
-            wanted = getattr(preset, part, None) is not None
-            if wanted != (getattr(self.agent, part, None) is not None):
-                advice = "needs it; use ppo to do without" if wanted else f"has none; use ppo-{part}"
-                raise ConfigError(f"agent.{part}: the algorithm {self.algo} {advice}")
-        is_endless = isinstance(self.agent, PCPGConfig) and self.agent.explore.reward_first > 0
-        if is_endless and not (self.limits.steps or self.limits.seconds):
-            raise ConfigError("explore.reward_first is a share of the budget: give steps or time as well")
+        preset = ALGORITHMS[self.algo].presets.compiled
+        expected = type(preset)
+        if type(self.agent) is not expected:
+            got = type(self.agent).__name__
+            raise ConfigError(f"the agent of {self.algo} must be a {expected.__name__}, got a {got}")
+        own, given = (getattr(one, "bonus", None) for one in (preset, self.agent))
+        if own is not None and type(given) is not type(own):  # its name would say what it is not
+            said = "none" if given is None else given.name
+            raise ConfigError(
+                f"agent.bonus: the bonus of {self.algo} is {own.name}, got {said}; other bonuses are for --algo ppo"
+            )
+        if self.agent.needs_budget and not (self.limits.steps or self.limits.seconds):
+            raise ConfigError("explore.reward_first is a share of the budget: set steps or time as well")
 
     @property
     def seed_list(self) -> list[int]:
@@ -89,7 +91,7 @@ class RunConfig:
         return make(self.env, **self.env_options)
 
     def make_features(self, env: Environment) -> FeatureMap:
-        """The feature map of the run: one for all seeds, so that none depends on which others run beside it."""
+        """The feature map of the run, shared by all seeds, so no seed depends on the others."""
         options = json.dumps(plain(self.feature_options, "feature_options"))
         can_be_kept = isinstance(env, Hashable) and not is_own_features(self.features)
         build = _make_features if can_be_kept else _make_features.__wrapped__
@@ -102,29 +104,28 @@ class RunConfig:
             del data["limits"]
         if not self.looked:
             del data["looked"]
-        for name, usual in (("body", ""), ("shards", 1)):  # what few ask for
-            if "ppo" in data["agent"] and data["agent"]["ppo"][name] == usual:
-                del data["agent"]["ppo"][name]
+        if "ppo" in data["agent"] and not data["agent"]["ppo"]["body"]:  # what few ask for
+            del data["agent"]["ppo"]["body"]
         return data
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any], env: Environment | None = None) -> "RunConfig":
-        """The configuration from JSON values; an unknown name or a wrong type is named.
+        """The configuration from JSON values; an error names any unknown name or wrong type.
 
-        With `env`, that of a run which has begun, no environment is made and no features are drawn.
+        With `env`, the environment of an existing run, nothing is created and no features are drawn.
         """
         if not isinstance(data, Mapping):
             raise ConfigError(f"a configuration must be an object, got {data!r}")
-        algo = data.get("algo", "pcpg")
+        algo = data.get("algo", DEFAULT)
         check_choice("algorithm", algo, ALGORITHMS)
-        kind = type(ALGORITHMS[algo].preset)
-        agent = from_plain(kind, data.get("agent", {}), "agent", preset(str(data.get("env")), algo))
+        kind = ALGORITHMS[algo].settings
+        agent = from_plain(kind, upgraded(data.get("agent", {})), "agent", preset(str(data.get("env")), algo))
         rest = {name: value for name, value in data.items() if name not in ("agent", "algo", "limits")}
         known = [field.name for field in dataclasses.fields(cls)]
         for name in rest:
             check_choice("configuration entry", name, known)
         if "env" not in rest:
-            raise ConfigError("the configuration names no environment: expected an entry 'env'")
+            raise ConfigError("the configuration has no environment: expected an entry 'env'")
         limits = from_plain(Limits, data.get("limits", {}), "limits")
         config = cls(algo=algo, agent=agent, limits=limits, **rest)
         return config.checked() if env is None else config.recorded()
@@ -133,12 +134,12 @@ class RunConfig:
         """The configuration with every default written out and every formula worked out."""
         config = self.checked()
         env = config.make_env()
-        agent = budgeted(config.agent, env, config.limits, int(config.looked.get("env_steps", 0)))
+        agent = config.agent.sized(env, config.limits, int(config.looked.get("env_steps", 0)))
         check_fits(env, agent)
         return dataclasses.replace(config, agent=agent)
 
     def recorded(self) -> "RunConfig":
-        """The configuration of a run that has begun: everything was written out and checked then."""
+        """The configuration of an existing run, which is already written out and checked."""
         if not is_own_features(self.features):
             check_choice("features", self.features, FEATURES)
         return dataclasses.replace(self, env_options=complete_options(self.env, self.env_options))
@@ -153,7 +154,9 @@ class RunConfig:
         if not is_own_features(features):
             check_choice("features", features, FEATURES)
         config = dataclasses.replace(self, env_options=options, features=features)
-        if isinstance(self.agent, PCPGConfig):
+        if self.agent.takes_features:
+            if not is_own_features(features):
+                from_plain(FEATURES[features], self.feature_options, "feature_options")
             written = feature_defaults(features) | (own[1] if own[0] == features else {}) | dict(self.feature_options)
             config = dataclasses.replace(config, feature_options=plain(written, "feature_options"))
             config.make_features(env)
@@ -161,22 +164,22 @@ class RunConfig:
 
 
 MOST_LOOKED_AT = 250_000
-"""Entries of an observation, and actions, beyond which no look is taken: its data would not fit."""
+"""Limits on observation entries and actions for a look: beyond them its data would not fit."""
 
 
-def chosen_by_a_look(env: str, env_options: Mapping[str, Any], limits: Limits, seed: int = 0) -> dict[str, Any]:
+def chosen_by_a_look(env: str, env_options: Mapping[str, object], limits: Limits, seed: int = 0) -> dict[str, Any]:
     """The entries of a configuration for which a look decides, where the environment is all that was named.
 
-    An environment that is compiled, or that has a preset, is not looked at: it is explored by `pcpg`.
+    Compiled environments and those with a preset get no look and use `pcpg`.
     """
     if not is_on_host(env) or environment_preset(env).settings:
-        return {"algo": "pcpg"}
+        return {"algo": DEFAULT}
     if not limits.steps and not limits.seconds:
         limits = dataclasses.replace(limits, steps=STEPS)
     options = complete_options(env, env_options)
     made, _ = limited(env, options)
     if max(flat_size(made.observation_space), getattr(made.action_space, "n", 0)) > MOST_LOOKED_AT:
-        return {"algo": "pcpg"}  # which says what it would take
+        return {"algo": DEFAULT}  # which says what it would take
     looked = look_and_choose(env, options, math.floor(LOOK_SHARE * (limits.steps or STEPS)), seed)
     choice = looked.choice
     assert choice is not None, "it is on the host"
@@ -194,8 +197,8 @@ def feature_defaults(features: str) -> dict[str, Any]:
     """The options of a feature map that have a default, with it."""
     if is_own_features(features):
         return {}
-    options = inspect.signature(FEATURES[features]).parameters.values()
-    return {o.name: o.default for o in options if o.kind is o.KEYWORD_ONLY and o.default is not o.empty}
+    entries = entries_of(FEATURES[features])
+    return {name: entry.default for name, entry in entries.items() if entry.default is not dataclasses.MISSING}
 
 
 @functools.lru_cache(maxsize=4)
@@ -205,3 +208,44 @@ def _make_features(name: str, env: Environment, seed: int, options: str) -> Feat
         return make_features(name, env, seed, **json.loads(options))
     except (ValueError, TypeError) as error:
         raise ConfigError(f"features {name!r}: {error}") from error
+
+
+MOST_ENTRIES = 10_000_000
+"""Limit for one observation or action: beyond it, even a network's first layer is unreasonable."""
+
+
+MOST_STEPS = 2**31 - 1
+"""Of all episodes that are played side by side: they are counted in 32 bits."""
+
+
+def check_fits(env: Environment, settings: Settings) -> None:
+    """Refuse spaces that are too large, and arrays of one seed that are larger than the free memory."""
+    for what, space in (("observation", env.observation_space), ("action", env.action_space)):
+        size = flat_size(space)
+        if size > MOST_ENTRIES:
+            raise ConfigError(
+                f"one {what} of {space} has {size:,} entries as network input, more than the limit of {MOST_ENTRIES:,}"
+            )
+    cost, free = settings.sized(env, NO_LIMITS).cost(env, NO_LIMITS), free_memory()
+    if free is not None and cost.networks + cost.episodes > free:
+        raise ConfigError(
+            f"one seed needs about {(cost.networks + cost.episodes) / 1e9:,.1f} GB of memory, but only "
+            f"{free / 1e9:,.1f} GB are free: {cost.episodes / 1e9:,.1f} GB for the episodes of an update and "
+            f"{cost.networks / 1e9:,.1f} GB for networks of "
+            f"{flat_size(env.observation_space):,} inputs and {flat_size(env.action_space):,} actions. Use "
+            "fewer episodes (--ppo.num-episodes), fewer policies (--explore.max-policies), or an environment with "
+            "smaller spaces"
+        )
+
+
+def check_episodes_fit(env: Environment, episodes: int) -> None:
+    """Refuse more episodes side by side than the free memory holds, or than steps can be counted."""
+    entries = flat_size(env.observation_space) + flat_size(env.action_space) + 8
+    free, most = free_memory(), MOST_STEPS // env.max_steps
+    if free is not None:
+        most = min(most, free // (4 * entries * env.max_steps))
+    if episodes > most:
+        raise ConfigError(
+            f"episodes must be at most {most:,} here, got {episodes:,}: all are played side by side, {env.max_steps:,} "
+            "steps each, and kept in memory"
+        )

@@ -119,8 +119,6 @@ def test_show_draws_a_picture(cli: Cli, run: Path) -> None:
 def test_envs_lists_environments_with_their_options(cli: Cli) -> None:
     listing = {entry["id"]: entry for entry in cli("envs", "--json").json["envs"]}
     assert listing["CombinationLock-v0"]["options"] == {"horizon": 10}
-    assert not any(name.startswith("Probe") for name in listing)
-    assert "ProbeOneStep-v0" in {entry["id"] for entry in cli("envs", "--all", "--json").json["envs"]}
     table = cli("envs").out
     assert "CombinationLock-v0" in table and "--env.horizon 10" in table
     assert max(len(line) for line in table.splitlines()) <= 100 and "…" not in table
@@ -155,7 +153,7 @@ def test_the_environment_may_come_after_the_flags(cli: Cli) -> None:
 def test_settings_of_another_algorithm_in_the_file_are_left_out_aloud(cli: Cli, config_file: ConfigFile) -> None:
     answer = cli("train", "--config", config_file("pcpg"), "--algo", "ppo", "--budget", 0)
     assert answer.code == 2 and "budget must be positive" in answer.err
-    assert "ppo: 'agent' in" in answer.err and "belongs to pcpg and is left out" in answer.err
+    assert "ignoring 'agent' in" in answer.err and "it belongs to pcpg, not ppo" in answer.err
 
 
 def test_options_of_a_feature_map_are_flags(cli: Cli, config_file: ConfigFile) -> None:
@@ -204,7 +202,7 @@ def test_the_help_of_train_depends_on_environment_and_algorithm(cli: Cli) -> Non
     ppo = cli("train", "CombinationLock-v0", "--algo", "ppo", "--help-all").out
     assert "--budget" in ppo and "Environment steps per seed" in squeezed(ppo)
     assert "--explore" not in ppo and "--features" not in ppo and "--rnd" not in ppo
-    assert "--rnd.coef" in cli("train", "CombinationLock-v0", "--algo", "ppo-rnd", "--help-all").out
+    assert "--bonus.coef" in cli("train", "CombinationLock-v0", "--algo", "ppo-rnd", "--help-all").out
     assert "--env.size" in cli("train", "Maze-v0", "--help").out
     fourier = squeezed(cli("train", "Chain-v0", "--features", "fourier", "--help-all").out)
     assert "--phi.num-features INT Number of features" in fourier and "width of the kernel" in fourier
@@ -232,7 +230,10 @@ LOCK = "CombinationLock-v0"
             "unknown algorithm 'pppo'; did you mean 'ppo'? Valid: pcpg, pcpg-bonus, pcpg-replay, ppo",
         ),
         (("train", LOCK, "--algo"), "--algo needs a value"),
-        (("train", LOCK, "--explore.bonus-form", "rot"), "invalid choice 'rot' for argument '--explore.bonus-form'"),
+        (
+            ("train", LOCK, "--explore.bonus-form", "rot"),
+            "unknown value of --explore.bonus-form 'rot'; did you mean 'root'?",
+        ),
         (("train", LOCK, "--features", "fourir"), "unknown features 'fourir'; did you mean 'fourier'?"),
         (("train", LOCK, "--env.horizon", "0"), "horizon must be at least 1, got 0"),
         (("train", LOCK, "--env.horizon", "ten"), "--env.horizon"),
@@ -244,8 +245,8 @@ LOCK = "CombinationLock-v0"
         (("train", LOCK, "--ppo.num-episodes", "100"), "num_episodes (100) must be a multiple of num_groups (64)"),
         (("train", LOCK, "--ppo.hidden", "-3"), "hidden must name a layer or more, each of at least 1 unit, got (-3,)"),
         (("train", LOCK, "--ppo.hidden"), "hidden must name a layer or more"),
-        (("train", LOCK, "--ppo.learning-rate", "nan"), "learning_rate must be positive, got nan"),
-        (("train", LOCK, "--ppo.entropy-coef", "inf"), "config.agent.ppo.entropy_coef is inf: only finite numbers"),
+        (("train", LOCK, "--ppo.learning-rate", "nan"), "--ppo.learning-rate must be finite, got nan"),
+        (("train", LOCK, "--ppo.entropy-coef", "inf"), "--ppo.entropy-coef must be finite, got inf"),
         (("train", LOCK, "--lanes", "-1"), "lanes must be 0 (by the device) or more, got -1"),
         (("train", LOCK, "--config", "absent.json"), "--config absent.json: No such file or directory"),
         (("train", LOCK, "more"), "Unrecognized options: more"),
@@ -255,11 +256,11 @@ LOCK = "CombinationLock-v0"
         (("train", "gymnasium:ALE/Pong-v5"), "pip install 'ale-py'"),
         (("train", "gymnasium:Nothing-like-it-v0"), "gymnasium:my_package:Nothing-like-it-v0"),
         (("resume",), "Missing from pcpg resume: DIR"),
-        (("resume", "absent"), "absent: there is no such folder"),
+        (("resume", "absent"), "absent: no such folder"),
         (("resume", "."), ". is not a run folder: it holds no config.json"),
-        (("evaluate", "absent"), "absent: there is no such folder"),
+        (("evaluate", "absent"), "absent: no such folder"),
         (("evaluate", "absent", "--episodes", "-5"), "episodes must be at least 1, got -5"),
-        (("show", "absent"), "absent: there is no such folder"),
+        (("show", "absent"), "absent: no such folder"),
         (("envs", "more"), "Unrecognized options: more"),
     ],
 )
@@ -300,10 +301,14 @@ def test_a_mistake_is_named_and_leaves_nothing_behind(cli: Cli, arguments: tuple
         ('{"env": "CombinationLock-v0", "agent": {"ppo": {"hidden": 64}}}', "agent.ppo.hidden must be a list, got 64"),
         ('{"env": "CombinationLock-v0", "agent": {"ppo": {"value_coef": NaN}}}', "agent.ppo.value_coef must be finite"),
         (
-            '{"env": "CombinationLock-v0", "algo": "ppo", "agent": {"rnd": {}}}',
-            "the algorithm ppo has none; use ppo-rnd",
+            '{"env": "CombinationLock-v0", "algo": "ppo", "agent": {"bonus": "rdn"}}',
+            "unknown bonus 'rdn'; did you mean 'rnd'?",
         ),
-        ('{"env": "CombinationLock-v0", "algo": "ppo-rnd", "agent": {"rnd": null}}', "ppo-rnd needs it; use ppo"),
+        (
+            '{"env": "CombinationLock-v0", "algo": "ppo-rnd", "agent": {"rnd": null}}',
+            "the bonus of ppo-rnd is rnd, got none",
+        ),
+        ('{"env": "CombinationLock-v0", "algo": "ppo-rnd", "agent": {"bonus": "e3b"}}', "is rnd, got e3b"),
         ('{"env": "CombinationLock-v0", "features": "aggregation"}', "features 'aggregation':"),
     ],
 )
@@ -318,9 +323,9 @@ def test_a_broken_config_file_is_refused_with_the_entry(cli: Cli, content: str, 
 def test_a_taken_folder_is_refused_and_stays_as_it_was(cli: Cli, config_file: ConfigFile, run: Path) -> None:
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
     answer = cli("train", "--config", config_file(seed=3), "--out", run)
-    assert answer.code == 2 and f"{run} holds the finished run of this config" in answer.err
+    assert answer.code == 2 and f"{run} holds a finished run of this config" in answer.err
     answer = cli("train", LOCK, "--out", run)
-    assert answer.code == 2 and "holds a run with another config (" in answer.err and "pcpg resume" in answer.err
+    assert answer.code == 2 and "holds a run with a different config (" in answer.err and "pcpg resume" in answer.err
     assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
     Path("notes.txt").write_text("mine")
     answer = cli("train", LOCK, "--out", ".")
@@ -330,11 +335,11 @@ def test_a_taken_folder_is_refused_and_stays_as_it_was(cli: Cli, config_file: Co
 def test_what_a_run_does_not_have_is_said(cli: Cli, config_file: ConfigFile, run: Path) -> None:
     assert cli("train", "--config", config_file("ppo"), "--out", "ppo").code == 0
     answer = cli("show", "ppo")
-    assert answer.code == 2 and "ppo holds no cover: ppo keeps none" in answer.err
+    assert answer.code == 2 and "ppo holds no cover: ppo does not build one" in answer.err
     answer = cli("show", run, "--seed", 7)
     assert answer.code == 2 and "the run has seeds 3 to 4, got 7" in answer.err
     answer = cli("show", run, "--png", "absent/a.png")
-    assert answer.code == 2 and "there is no folder absent to put the picture into" in answer.err
+    assert answer.code == 2 and "the folder absent does not exist" in answer.err
 
 
 def test_an_unfinished_run_can_be_shown_and_evaluated_as_far_as_it_is(
@@ -349,12 +354,12 @@ def test_an_unfinished_run_can_be_shown_and_evaluated_as_far_as_it_is(
 
     folder = start_run(RunConfig.from_json(tiny()), "run")
     answer = cli("show", "run")
-    assert answer.code == 2 and "the cover of seed 0 has no member" in answer.err
+    assert answer.code == 2 and "the cover of seed 0 is still empty" in answer.err
     with pytest.raises(Enough):
         train_run(folder, observer=observe)
     assert len(cli("show", "run", "--json").json["weights"]) == 3
     answer = cli("evaluate", "run")
-    assert answer.code == 0 and "run is not finished: this is as of its last checkpoint (round 3, " in answer.err
+    assert answer.code == 0 and "run is not finished; showing its last checkpoint (round 3, " in answer.err
 
 
 def test_a_bug_is_not_hidden_behind_a_message(monkeypatch: pytest.MonkeyPatch, config_file: ConfigFile) -> None:
@@ -452,7 +457,7 @@ def test_the_live_display_says_that_it_compiles_and_when_it_is_done() -> None:
     empty = screen(progress_of(0, records=[], env_steps=0, compiled=False, seconds_left=None))
     assert "compiling" in empty and "policies" not in empty
     assert "done" in screen(progress_of(14))
-    assert "unknown until a round is over" in screen(progress_of(1, seconds_left=None))
+    assert "unknown until the first round finishes" in screen(progress_of(1, seconds_left=None))
 
 
 def test_a_baseline_shows_no_cover() -> None:

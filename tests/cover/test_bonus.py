@@ -86,7 +86,7 @@ def test_a_ridge_that_is_not_positive_is_refused(ridge):
 def test_a_covariance_that_is_not_finite_is_refused(value):
     sigma = np.eye(2)
     sigma[0, 1] = value
-    with pytest.raises(ValueError, match="the covariance of the cover holds a value that is not finite"):
+    with pytest.raises(ValueError, match="the covariance of the cover contains a non-finite value"):
         whitening(sigma, 0.1)
 
 

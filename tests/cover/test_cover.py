@@ -75,13 +75,13 @@ def test_a_full_cover_takes_no_more():
 
 @pytest.mark.parametrize("index", [-1, 2, 4])
 def test_there_is_no_member_beyond_the_size(index):
-    with pytest.raises(IndexError, match=f"the cover has 2 members, there is no member {index}"):
+    with pytest.raises(IndexError, match=f"the cover has members 0 to 1, got {index}"):
         cover_of(1, 2).member(index)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_a_covariance_that_is_not_finite_is_refused_with_the_number_of_the_member(value):
-    with pytest.raises(ValueError, match="the covariance of member 1 holds a value that is not finite"):
+    with pytest.raises(ValueError, match="the covariance of member 1 contains a non-finite value"):
         add_member(cover_of(1), policy(2), np.full((2, 2), value))
 
 

@@ -257,7 +257,8 @@ def test_the_last_steps_converge_quadratically(n: int, d: int) -> None:
     gaps = [d_optimal(sigmas, tol=0.0, max_iterations=steps).gap for steps in range(10)]
     near = next(step for step, gap in enumerate(gaps) if gap < 0.1)
     assert gaps[near + 1] < 1e-3
-    assert gaps[near + 2] < 1e-8
+    assert gaps[near + 2] < 1e-6
+    assert gaps[near + 3] < 1e-8  # a step later where the set of policies with weight changes: BLAS decides when
 
 
 @pytest.mark.parametrize("ridge", [0.0, 0.01])

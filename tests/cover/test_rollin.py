@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pcpg.config import PPOConfig
-from pcpg.cover.rollin import draw_roll_in, mixed_log_prob
+from pcpg.cover.cover import draw_roll_in, mixed_log_prob
+from pcpg.engine.rollout import rollout
 from pcpg.envs.lock import CombinationLock
+from pcpg.learners.ppo import Learner, make_task
+from pcpg.learners.settings import PPOConfig
 from pcpg.policies.distributions import categorical
 from pcpg.policies.networks import init_actor_critic
-from pcpg.practice.ppo import Learner, make_task
-from pcpg.practice.rollout import rollout
 
 WEIGHTS = np.array([0.5, 0.0, 0.2, 0.3, 0.0, 0.0], np.float32)
 MEMBERS = {"number": np.arange(6), "vector": np.arange(12.0).reshape(6, 2)}  # any stacked tree will do

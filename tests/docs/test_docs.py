@@ -25,7 +25,7 @@ import pcpg
 from pcpg.cli.flags import parse
 from pcpg.cli.main import COMMANDS, FreeCommand, Group, run_command
 from pcpg.runs.folder import RunFolder
-from pcpg.theory import own
+from pcpg_theory import own
 
 pytestmark = pytest.mark.slow
 

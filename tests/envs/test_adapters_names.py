@@ -1,5 +1,7 @@
 """Environments of bsuite, MiniGrid and gymnax behind their names."""
 
+import sys
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -9,6 +11,8 @@ import pytest
 import pcpg
 from pcpg.envs import Box, Discrete, check_environment
 from pcpg.envs.adapters.from_dm_env import DmEnv, to_space
+from pcpg.envs.adapters.names import outside_module
+from pcpg.envs.options import InvalidOption
 from pcpg.presets import suggested
 
 
@@ -67,7 +71,7 @@ def test_minigrid_is_seen_as_codes_and_its_limit_is_found():
     env = pcpg.make("gymnasium:MiniGrid-DoorKey-6x6-v0", num_envs=1)
     assert env.max_steps == 360
     assert env.observation_space.shape == (4 + 7 * 7 * (11 + 6 + 4),)
-    assert env.notices == ("the observation['mission'] is text and is left out",)
+    assert env.notices == ("ignoring the observation['mission']: it is text",)
     [seen] = env.players.reset([0])
     assert set(np.unique(seen)) == {0.0, 1.0} and seen.sum() == 1 + 7 * 7 * 3
 
@@ -75,3 +79,30 @@ def test_minigrid_is_seen_as_codes_and_its_limit_is_found():
 def test_an_environment_of_gymnax_keeps_the_contract():
     pytest.importorskip("gymnax")
     check_environment(pcpg.make("gymnax:DeepSea-bsuite"))
+
+
+@pytest.mark.parametrize(
+    ("env_id", "package"),
+    [
+        ("gymnasium:ALE/Pong-v5", "ale_py"),
+        ("gymnasium:MiniGrid-DoorKey-6x6-v0", "minigrid"),
+        ("bsuite:deep_sea/0", "bsuite"),
+        ("gymnax:DeepSea-bsuite", "gymnax"),
+    ],
+)
+def test_making_imports_what_trust_asks_about(
+    env_id: str, package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / f"{package}.py").write_text("raise ImportError('imported from here')")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, package, raising=False)
+    assert repr(package) in str(outside_module(env_id, {}))
+    with pytest.raises(InvalidOption, match=f"^{package} is not installed .imported from here.: pip install"):
+        pcpg.make(env_id)
+
+
+def test_tasks_of_our_own_have_their_old_names_too() -> None:
+    for module in ("pcpg.envs.adapters.own_tasks", "pcpg_lab.envs.own_tasks"):
+        env_id = f"gymnasium:{module}:Stages-v0"
+        assert "pcpg_lab.envs.own_tasks" in str(outside_module(env_id, {}))
+        assert pcpg.make(env_id, num_envs=1).max_steps == 80

@@ -87,7 +87,7 @@ def test_a_reward_must_be_one_number(reward: Any):
 def test_rewards_of_a_vector_are_one_number_for_each_environment():
     for reward in ([1.0, 2.0], np.array([[1.0], [2.0]])):
         assert vector(reward=reward).step(np.array([0, 1]), np.ones(2, bool)).rewards.tolist() == [1.0, 2.0]
-    with pytest.raises(ValueError, match=r"rewards must be 2 numbers, one for each environment, got shape \(3,\)"):
+    with pytest.raises(ValueError, match=r"rewards must be 2 numbers, one per environment, got shape \(3,\)"):
         vector(reward=np.zeros(3)).step(np.array([0, 1]), np.ones(2, bool))
 
 

@@ -52,12 +52,12 @@ def test_parts_of_dict_and_tuple_are_put_together_and_text_is_left_out_with_a_no
     seen = observations_of(space)
     assert seen.space == Box(-1.0, 4.0, (4,))
     np.testing.assert_array_equal(seen.encode({"a": (1, [3.5]), "mission": "go", "z": [1]}), np.float32([0, 1, 3.5, 1]))
-    assert seen.notices == ("the observation['mission'] is text and is left out",)
+    assert seen.notices == ("ignoring the observation['mission']: it is text",)
 
 
 @pytest.mark.parametrize("space", [spaces.Sequence(spaces.Discrete(2)), spaces.Text(3)])
 def test_other_observations_are_refused_with_what_is_supported(space: gymnasium.Space):
-    with pytest.raises(InvalidOption, match="supported are Box, Discrete, MultiDiscrete, MultiBinary"):
+    with pytest.raises(InvalidOption, match="supported: Box, Discrete, MultiDiscrete, MultiBinary"):
         observations_of(space)
 
 
@@ -81,7 +81,7 @@ def test_real_actions_go_from_minus_one_and_one_to_the_bounds_and_are_cut_there(
 
 @pytest.mark.parametrize("space", [spaces.Box(-np.inf, 1.0, (1,)), spaces.MultiBinary(2)])
 def test_other_actions_are_refused_with_what_is_supported(space: gymnasium.Space):
-    with pytest.raises(InvalidOption, match="supported are Discrete, MultiDiscrete, and Box with finite bounds"):
+    with pytest.raises(InvalidOption, match="supported: Discrete, MultiDiscrete, and Box with finite bounds"):
         actions_of(space)
 
 
@@ -143,7 +143,7 @@ def test_parts_without_numbers_are_left_out():
     )
     seen = observations_of(space)
     assert seen.space == Box(-2.0, 3.0, (1,))
-    assert seen.notices == ("the observation['words']['goal'] is text and is left out",)
+    assert seen.notices == ("ignoring the observation['words']['goal']: it is text",)
     value = {"empty": np.zeros(0), "nothing": {}, "words": {"goal": "go"}, "x": [1.5]}
     np.testing.assert_array_equal(seen.encode(value), np.float32([1.5]))
 

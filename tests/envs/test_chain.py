@@ -5,7 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pcpg.envs import Chain, optimal_value, policy_value
+from pcpg.envs import Chain
+from tests.values import optimal_value, policy_value
 
 
 @pytest.mark.parametrize(("length", "horizon", "best"), [(8, 16, 9.0), (4, 4, 1.0), (2, 10, 9.0)])

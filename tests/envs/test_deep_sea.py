@@ -5,8 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pcpg.envs import DeepSea, occupancy, optimal_value, policy_value
+from pcpg.envs import DeepSea
 from pcpg.envs.deep_sea import DeepSeaParams, DeepSeaState
+from tests.values import occupancy, optimal_value, policy_value
 
 
 def policy_from(right: np.ndarray, actions: np.ndarray) -> np.ndarray:

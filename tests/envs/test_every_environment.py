@@ -3,8 +3,9 @@
 import pytest
 
 from pcpg.envs import ContractError, check_environment, make, spec
+from tests.probes import PROBES
 
-IDS = [entry.id for entry in spec()]
+IDS = dict.fromkeys([*(entry.id for entry in spec()), *PROBES])
 
 
 @pytest.mark.parametrize("env_id", [env_id for env_id in IDS if env_id != "ProbeNonFinite-v0"])

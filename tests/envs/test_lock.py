@@ -7,8 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pcpg.envs import CombinationLock, occupancy, optimal_value, policy_value
+from pcpg.envs import CombinationLock
 from pcpg.envs.lock import LockParams, LockState
+from tests.values import occupancy, optimal_value, policy_value
 
 DEAD = 2
 

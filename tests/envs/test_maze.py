@@ -11,7 +11,7 @@ import pytest
 from pcpg.envs.contract import check_environment
 from pcpg.envs.given_reward import GivenReward
 from pcpg.envs.maze import Maze, MazeState
-from pcpg.envs.tabular import optimal_value
+from tests.values import optimal_value
 
 UP, DOWN, LEFT, RIGHT, STAY = range(5)
 FOUR = ((-1, 0), (1, 0), (0, -1), (0, 1))
@@ -241,7 +241,7 @@ def test_goals_of_a_maze_are_different_open_cells_from_near_to_far_and_the_maze_
 
 
 def test_one_goal_and_a_number_of_goals_and_more_goals_than_cells_are_refused():
-    with pytest.raises(ValueError, match="give one goal or a number of goals, not both"):
+    with pytest.raises(ValueError, match="set one goal or a number of goals, not both"):
         Maze(10, goal=(1, 1), goals=3)
     with pytest.raises(ValueError, match="goals must be at least 0, got -1"):
         Maze(goals=-1)

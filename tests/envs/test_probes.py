@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pcpg.envs import probes
+from tests import probes
 
 
 def play(env: Any, actions: list, seed: int = 0) -> tuple[list, list, list]:

@@ -7,7 +7,7 @@ from typing import Literal
 import pytest
 
 from pcpg.envs import CombinationLock, InvalidOption, UnknownEnvironment, make, register, registry, spec
-from pcpg.envs.probes import OneStep
+from tests.probes import OneStep
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def test_an_unknown_id_names_itself_the_nearest_and_all_valid_ones(env_id: str, 
         make(env_id)
     message = str(raised.value)
     assert message.startswith(f"unknown environment {env_id!r}; did you mean {nearest!r}? Valid ids: ")
-    assert all((entry.id in message) != entry.hidden for entry in spec())
+    assert all(entry.id in message for entry in spec())
 
 
 def test_an_unknown_option_names_itself_the_nearest_and_the_valid_ones_with_their_defaults():
@@ -73,8 +73,7 @@ def test_an_option_of_the_wrong_type_is_named_with_its_value(horizon):
     with pytest.raises(InvalidOption) as raised:
         make("CombinationLock-v0", horizon=horizon)
     assert str(raised.value) == (
-        f"CombinationLock-v0: option 'horizon' must be int, got {horizon!r} ({type(horizon).__name__}). "
-        "Valid options: horizon=10"
+        f"CombinationLock-v0: option 'horizon' must be an integer, got {horizon!r}. Valid options: horizon=10"
     )
 
 
@@ -88,10 +87,10 @@ def test_an_option_out_of_range_is_named_with_its_value():
     ("options", "message"),
     [
         ({}, r"^Tunable-v0 needs option 'size'. Valid options: size \(required\), rate=0.5, mode='fast'"),
-        ({"size": 1, "mode": "quick"}, "option 'mode' must be one of 'fast', 'slow', got 'quick'"),
-        ({"size": 1, "rate": "high"}, "option 'rate' must be float, got 'high'"),
-        ({"size": 1, "limit": 2.5}, r"option 'limit' must be int \| None, got 2.5"),
-        ({"size": 1, "noisy": 1}, "option 'noisy' must be bool, got 1"),
+        ({"size": 1, "mode": "quick"}, "unknown value of option 'mode' 'quick'; did you mean 'slow'"),
+        ({"size": 1, "rate": "high"}, "option 'rate' must be a number, got 'high'"),
+        ({"size": 1, "limit": 2.5}, r"option 'limit' must be an integer, got 2.5"),
+        ({"size": 1, "noisy": 1}, "option 'noisy' must be true or false, got 1"),
     ],
 )
 def test_options_of_every_kind_are_checked(scratch_registry, options: dict, message: str):
@@ -110,12 +109,7 @@ def test_a_registered_environment_can_be_made_and_is_listed(scratch_registry):
     register("Mine-v3", lambda horizon=2: CombinationLock(horizon), "a lock of mine")
     assert make("Mine-v3", horizon=4) == CombinationLock(4)
     (listed,) = spec("Mine-v3")
-    assert (listed.id, listed.summary, listed.max_steps, listed.hidden) == (
-        "Mine-v3",
-        "a lock of mine",
-        3,
-        False,
-    )
+    assert (listed.id, listed.summary, listed.max_steps) == ("Mine-v3", "a lock of mine", 3)
 
 
 def test_a_taken_id_is_refused_unless_it_is_to_be_replaced(scratch_registry):
@@ -142,10 +136,6 @@ def test_the_listing_tells_options_spaces_and_length():
     assert lock.observation_space == "Box(low=0.0, high=1.0, shape=(15,))"
     assert lock.action_space == "Discrete(n=10)"
     assert lock.max_steps == 11
-
-
-def test_probes_are_marked_as_hidden_and_nothing_else_is():
-    assert [entry.id for entry in spec() if entry.hidden] == [e.id for e in spec() if e.id.startswith("Probe")]
 
 
 def test_an_environment_with_required_options_is_listed_without_being_made(scratch_registry):

@@ -6,16 +6,8 @@ import jax
 import numpy as np
 import pytest
 
-from pcpg.envs import (
-    Chain,
-    CombinationLock,
-    DeepSea,
-    Tabular,
-    TabularModel,
-    occupancy,
-    optimal_value,
-    policy_value,
-)
+from pcpg.envs import Chain, CombinationLock, DeepSea, Tabular, TabularModel
+from tests.values import occupancy, optimal_value, policy_value
 
 TABULAR = [CombinationLock(3), DeepSea(4), Chain(length=4, horizon=6)]
 each_tabular = pytest.mark.parametrize("env", TABULAR, ids=lambda env: type(env).__name__)

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
+from pcpg.engine.episodes import Played, play
 from pcpg.envs.adapters.from_gymnasium import GymnasiumEnv
-from pcpg.envs.adapters.places import workers_on
+from pcpg.envs.adapters.names import workers_on
 from pcpg.envs.host import EnvironmentFailed
 from pcpg.features.examples import host_play
 from pcpg.policies.networks import init_actor_critic
-from pcpg.practice.episodes import Played, play
 
 
 class Drift(gymnasium.Env):
@@ -66,7 +66,7 @@ def alone() -> Played:
         env.close()
 
 
-@pytest.mark.filterwarnings("ignore:worker . ended")
+@pytest.mark.filterwarnings("ignore:worker . died")
 def test_episodes_are_the_same_for_every_number_of_workers_and_after_two_were_killed(alone: Played):
     assert alone.terminated.any() and alone.truncated.any() and alone.observations.shape == (13, 11, 3)
     env = env_of(3)
@@ -98,11 +98,11 @@ def test_the_examples_of_feature_maps_do_not_depend_on_the_number_of_workers():
         np.testing.assert_array_equal(one, other)
 
 
-@pytest.mark.filterwarnings("ignore:worker . ended")
+@pytest.mark.filterwarnings("ignore:worker . died")
 def test_an_episode_that_kills_every_worker_is_told_with_its_seed():
     env = env_of(2, deadly=True)
     try:
-        with pytest.raises(EnvironmentFailed, match=r"twice at the same place \(signal SIGKILL\); episode seed \d+"):
+        with pytest.raises(EnvironmentFailed, match=r"twice at the same step \(signal SIGKILL\); episode seed \d+"):
             played(env)
     finally:
         env.close()
@@ -118,7 +118,7 @@ def test_workers_are_put_where_the_name_of_a_place_says():
 def test_flags_of_workers_need_an_environment_that_has_some(cli):
     for words, said in (
         (("CombinationLock-v0", "--workers", "2"), "is compiled"),
-        (("gymnasium:CartPole-v1", "--on", "ray"), "say how many"),
+        (("gymnasium:CartPole-v1", "--on", "ray"), "needs a number of workers"),
         (("gymnasium:CartPole-v1", "--workers", "2", "--on", "moon"), "--on must be"),
     ):
         found = cli("train", *words)

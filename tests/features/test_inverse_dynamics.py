@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from pcpg.envs.spaces import Box, Discrete
-from pcpg.features.inverse_dynamics import init_inverse_dynamics, inverse_loss, pairs_apart
-from pcpg.learning.update import init_adam, minimise
+from pcpg.features.inverse_dynamics import init_inverse_dynamics, inverse_loss
+from pcpg.learners.update import init_adam, minimise
 from pcpg.policies.distributions import for_space
 
 MOVES = np.array([[1, 0], [-1, 0], [0, 1], [0, -1]], np.float32)
@@ -65,15 +65,3 @@ def test_real_actions_have_a_density() -> None:
     outputs = model.outputs(np.zeros((5, 3), np.float32), np.ones((5, 3), np.float32))
     value = inverse_loss(outputs, jnp.zeros((5, 2)), jnp.ones(5, bool), for_space(spaces[1]))
     assert outputs.shape == (5, 4) and np.isfinite(float(value))
-
-
-def test_pairs_lie_so_many_steps_apart_in_one_episode() -> None:
-    observations = np.arange(5.0)[:, None] + np.array([0.0, 10.0])
-    actions = np.arange(4)[:, None] + np.array([0, 10])
-    alive = np.array([[1, 1], [1, 1], [1, 0], [1, 0]], bool)
-    first, later, chosen, mask = pairs_apart(observations, actions, alive, 2)
-    np.testing.assert_array_equal(later - first, 2.0)
-    np.testing.assert_array_equal(chosen[:, 0], [0, 1, 2])
-    np.testing.assert_array_equal(mask, [[1, 1], [1, 0], [1, 0]])
-    with pytest.raises(ValueError, match="no observations 9 steps apart"):
-        pairs_apart(observations, actions, alive, 9)

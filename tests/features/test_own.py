@@ -20,7 +20,7 @@ os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
 import numpy as np
 from pcpg.envs import make
 from pcpg.features.own import own_features, register_features
-from pcpg.practice.program import Program
+from pcpg.engine.program import Program
 
 phi = own_features(register_features(lambda o, a: np.array([float(o[0]), float(a), 1.0])), make("Chain-v0"))
 assert not phi.is_traced

@@ -9,8 +9,8 @@ from pcpg.envs.maze import Maze
 from pcpg.envs.mountain_car import MountainCarContinuous
 from pcpg.envs.protocol import Environment
 from pcpg.envs.spaces import Box, Discrete
-from pcpg.features import OneHot, make_features
-from pcpg.features.tabular import StateIndex
+from pcpg.features import make_features
+from pcpg.features.tabular import OneHot, StateIndex
 
 LOCK = CombinationLock(horizon=3)
 

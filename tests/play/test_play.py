@@ -15,12 +15,11 @@ from PIL import Image
 
 import pcpg
 from pcpg.envs.registry import make, spec
-from pcpg.play.dataset import export, export_data, storable
-from pcpg.play.episodes import CannotPlay, chosen_policies, play, playable_env
-from pcpg.play.video import record, write_video
+from pcpg.play import CannotPlay, chosen_policies, play, playable_env, record, write_video
 from pcpg.run_config import RunConfig
 from pcpg.runs.errors import MissingExtra
 from pcpg.training.loop import start_run, train_run
+from pcpg_lab.minari import export, export_data, storable
 
 Cli = Callable[..., Any]
 
@@ -65,7 +64,7 @@ def corridor() -> pcpg.Run:
 # Pictures.
 
 
-@pytest.mark.parametrize("entry", [entry for entry in spec() if not entry.hidden], ids=lambda entry: entry.id)
+@pytest.mark.parametrize("entry", spec(), ids=lambda entry: entry.id)
 def test_our_environments_can_be_seen_through_gymnasium(entry: Any) -> None:
     env = gymnasium.make(f"pcpg.envs.gymnasium_bridge:pcpg/{entry.id}", render_mode="rgb_array")
     env.reset(seed=0)
@@ -85,7 +84,7 @@ def test_our_environments_can_be_seen_through_gymnasium(entry: Any) -> None:
 def test_an_environment_without_pictures_says_so() -> None:
     probe = make("ProbeOneStep-v0")
     assert not probe.can_render
-    with pytest.raises(TypeError, match="OneStep has no picture of its states"):
+    with pytest.raises(TypeError, match="OneStep cannot draw its states"):
         probe.render(probe.instance(0), None)
 
 
@@ -196,7 +195,7 @@ def test_the_episodes_that_a_run_kept_become_a_minari_dataset_without_a_step(cli
 
 
 def test_only_a_run_that_kept_its_episodes_can_export_them(run: pcpg.Run, tmp_path: Path) -> None:
-    with pytest.raises(CannotPlay, match="keeps no data: pcpg forgets its episodes"):
+    with pytest.raises(CannotPlay, match="holds no data: pcpg does not keep its episodes"):
         export_data(run, tmp_path)
 
 
@@ -232,7 +231,7 @@ def test_text_of_any_kind_is_stored_as_text() -> None:
     ("arguments", "message"),
     [
         (("video", "--out", "a.avi"), "a video is a .gif or an .mp4 file, got 'a.avi'"),
-        (("video", "--out", "absent/a.gif"), "there is no folder absent"),
+        (("video", "--out", "absent/a.gif"), "the folder absent does not exist"),
         (("video", "--seed", "5"), "the run has seeds 0 to 1, got 5"),
         (("video", "--member", "8"), "the cover has members 0 to 7, got 8"),
         (("video", "--member", "1", "--best"), "--best or --member, not both"),
@@ -268,7 +267,7 @@ def test_a_missing_extra_is_named(run: pcpg.Run, cli: Cli, tmp_path: Path, monke
 def test_an_environment_that_cannot_be_shown_is_refused(tmp_path: Path) -> None:
     settings = {"ppo": {"num_updates": 1, "num_episodes": 8, "hidden": [8]}, "visit_episodes": 4, "budget": 8}
     probe = pcpg.train("ProbeOneStep-v0", "ppo", config=settings)
-    with pytest.raises(CannotPlay, match="ProbeOneStep-v0 has no picture of its states"):
+    with pytest.raises(CannotPlay, match="ProbeOneStep-v0 cannot draw its states"):
         record(probe, probe.policy, 0)
 
 

@@ -48,7 +48,7 @@ def test_no_gradient_reaches_the_scales():
 
 
 def test_images_are_not_scaled_a_second_time():
-    with pytest.raises(ValueError, match="images are scaled already"):
+    with pytest.raises(ValueError, match="images are already scaled"):
         init_actor_critic(
             np.random.default_rng(0), Image(16, 16, 3), Discrete(2), hidden=(4,), shared_body=True,
             normalise_observations=True,

@@ -5,7 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from pcpg.reports.statistics import bootstrap, fit_power_law, iqm, wilson
+from pcpg.reports.statistics import bootstrap, iqm, wilson
+from pcpg_lab.claims.lock_figures import fit_power_law
 
 Z = 1.959963984540054  # the 97.5% quantile of the normal distribution
 

@@ -58,7 +58,7 @@ def test_a_checkpoint_comes_back_as_it_was_saved(step: int, state: dict[str, Any
 
 def test_where_nothing_was_saved_there_is_no_checkpoint(tmp_path: Path) -> None:
     assert checkpoints.load_latest(tmp_path / "nowhere") is None
-    with pytest.raises(DamagedFile, match="there is no checkpoint of step 3; those there are: none"):
+    with pytest.raises(DamagedFile, match="no checkpoint of step 3; available: none"):
         checkpoints.load(tmp_path, 3)
 
 
@@ -162,7 +162,7 @@ def test_where_all_are_damaged_nothing_starts_again_silently(tmp_path: Path) -> 
     save(tmp_path, 1, 2)
     for step in (1, 2):
         cut(tmp_path / f"{step:06d}" / "state.json", 0.5)
-    with pytest.raises(DamagedFile, match=r"no checkpoint is whole .*000002.*cut short.*000001.*cut short"):
+    with pytest.raises(DamagedFile, match=r"no intact checkpoint .*000002.*cut short.*000001.*cut short"):
         checkpoints.load_latest(tmp_path)
 
 

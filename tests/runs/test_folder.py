@@ -63,10 +63,10 @@ def test_another_config_in_the_same_folder_is_refused_with_the_difference(run: R
 
 
 def test_the_same_config_again_is_told_to_resume(run: RunFolder) -> None:
-    with pytest.raises(FolderTaken, match=f"unfinished run of this config: use `pcpg resume {run.path}`"):
+    with pytest.raises(FolderTaken, match=f"unfinished run of this config: run `pcpg resume {run.path}`"):
         RunFolder.create(run.path, CONFIG)
     run.write_summary({})
-    with pytest.raises(FolderTaken, match="the finished run of this config: choose another --out"):
+    with pytest.raises(FolderTaken, match="a finished run of this config: choose another --out"):
         RunFolder.create(run.path, CONFIG)
 
 
@@ -107,7 +107,7 @@ def test_a_config_that_cannot_be_stored_is_refused_before_the_folder_is_made(tmp
 
 
 def test_what_is_not_a_run_is_not_opened(tmp_path: Path) -> None:
-    with pytest.raises(NotARun, match="nowhere: there is no such folder"):
+    with pytest.raises(NotARun, match="nowhere: no such folder"):
         RunFolder.open(tmp_path / "nowhere")
     with pytest.raises(NotARun, match=r"is not a run folder: it holds no config\.json"):
         RunFolder.open(tmp_path)
@@ -160,7 +160,7 @@ def test_the_summary_marks_the_end(run: RunFolder) -> None:
 def test_a_member_is_written_once(run: RunFolder) -> None:
     sha256 = run.write_member(0, MEMBER)
     assert run.write_member(0, MEMBER) == sha256, "a resumed run writes the same again"
-    with pytest.raises(FolderTaken, match=r"0000\.safetensors holds another member 0, and members never change"):
+    with pytest.raises(FolderTaken, match=r"0000\.safetensors holds a different member 0, and members never change"):
         run.write_member(0, {"w": MEMBER["w"] + 1})
     np.testing.assert_array_equal(run.read_member(0, sha256)["w"], MEMBER["w"])
     with pytest.raises(DamagedFile, match=r"cover/0001\.safetensors: missing"):
@@ -193,7 +193,7 @@ def test_members_that_no_checkpoint_knows_can_be_dropped(run: RunFolder) -> None
 def test_a_second_writer_is_refused_and_a_reader_is_not(run: RunFolder) -> None:
     with run.lock():
         reader = RunFolder.open(run.path)
-        with pytest.raises(FolderInUse, match=f"{run.path}: another process is training"), reader.lock():
+        with pytest.raises(FolderInUse, match=f"{run.path}: another process is writing"), reader.lock():
             pass
     with run.lock():
         pass
@@ -221,7 +221,7 @@ def test_a_killed_process_lets_go_of_the_lock(run: RunFolder) -> None:
     command = [sys.executable, "-c", script, str(run.path)]
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as other:
         assert other.stdout is not None and other.stdout.readline() == "held\n"
-        with pytest.raises(FolderInUse, match="another process is training"), run.lock():
+        with pytest.raises(FolderInUse, match="another process is writing"), run.lock():
             pass
         other.send_signal(signal.SIGKILL)
         other.wait()
@@ -273,6 +273,6 @@ def test_where_there_is_no_fcntl_the_lock_is_that_of_windows(tmp_path: Path, mon
 
     monkeypatch.setitem(sys.modules, "fcntl", None)
     monkeypatch.setitem(sys.modules, "msvcrt", SimpleNamespace(locking=locking, LK_NBLCK=2))
-    with hold_lock(tmp_path), pytest.raises(FolderInUse, match="another process is training"), hold_lock(tmp_path):
+    with hold_lock(tmp_path), pytest.raises(FolderInUse, match="another process is writing"), hold_lock(tmp_path):
         pass
     assert len(taken) == 1

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import pcpg
+from pcpg.cli.main import COMMANDS, Command
 from pcpg.config import ConfigError
 from pcpg.envs.adapters.names import Untrusted, outside_module
 from pcpg.reports.page import write_report
@@ -130,6 +131,62 @@ def test_what_making_an_environment_would_import_is_known_before(env: str, optio
     assert found is None if asked is None else asked in str(found)
 
 
+PATHS = {
+    "gymnasium:ALE/Pong-v5": "ale_py",
+    "gymnasium:ALE-Pong-v5": "ale_py",
+    "gymnasium:BabyAI/GoToRedBall-v0": "minigrid",
+    "gymnasium:MiniGrid/Empty-5x5-v0": "minigrid",
+    "gymnasium:MiniGrid-Empty-5x5-v0": "minigrid",
+    "gymnasium:evil:Id-v0": "evil",
+    "gymnasium:evil/inner:ALE/Pong-v5": "evil/inner",
+    "bsuite:deep_sea/0": "bsuite",
+    "gymnax:CartPole-v1": "gymnax",
+}
+"""Ids, and the module that making each environment would import; here it lies in the folder."""
+READERS = {name for name, command in COMMANDS.items() if isinstance(command, Command)} - {
+    *("sweep", "tune", "look", "envs", "reproduce", "theory")  # these take no run folder
+}
+
+
+def as_sealed(run: Path) -> None:
+    """The finished run with all its files."""
+
+
+def as_unfinished(run: Path) -> None:
+    write_manifest(run, read_manifest(run)._replace(finished=False))
+
+
+def as_unsealed(run: Path) -> None:
+    (run / "manifest.json").unlink()
+    write_json(run / "config.json", read_json(run / "config.json").content)
+
+
+def as_lone_config(run: Path) -> None:
+    for path in run.iterdir():
+        if path.name != "config.json" and path.suffix != ".py":
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    write_json(run / "config.json", read_json(run / "config.json").content)
+
+
+@pytest.mark.parametrize("state", [as_sealed, as_unfinished, as_unsealed, as_lone_config])
+@pytest.mark.parametrize("env", PATHS)
+def test_no_command_imports_a_module_for_an_id_that_only_the_folder_names(
+    run: Path, mark: Path, cli: Any, env: str, state: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = PATHS[env]
+    make_hostile(run, env)
+    monkeypatch.delitem(sys.modules, module, raising=False)
+    (run / f"{module.replace('/', '_')}.py").write_text(PAYLOAD)
+    state(run)
+    for name in sorted(READERS):
+        words = ("train", "--config", run / "config.json") if name == "train" else (name, run)
+        more = ("--steps", "+100") if name == "resume" else ()
+        answer = cli(*words, *more)
+        assert not mark.exists(), (name, answer)
+        if name in ("resume", "exploit", "train"):
+            assert answer.code == 2 and f"{module!r}" in answer.err and "--trust" in answer.err, (name, answer)
+
+
 def test_a_package_that_lies_in_the_folder_is_not_taken_for_an_installed_one(tmp_path: Path, monkeypatch: Any) -> None:
     (tmp_path / "bsuite.py").write_text("raise SystemExit('imported')")
     monkeypatch.syspath_prepend(tmp_path)
@@ -140,7 +197,7 @@ def test_names_of_features_and_rewards_are_looked_up_and_never_imported(run: Pat
     forge(run, "config.json", lambda config: config | {"features": "python:payload.phi"})
     (run / "payload.py").write_text(PAYLOAD)
     assert cli("report", run).code == 0
-    with pytest.raises(ValueError, match="are a Python function, which a run folder does not hold"):
+    with pytest.raises(ValueError, match="are a Python function, and run folders hold no code"):
         _ = pcpg.load(run).features
     source = {"source": {"run": str(run), "reward": {"name": "payload.reward", "sha256": "0"}, "members": []}}
     forge(run, "config.json", lambda config: config | source)
@@ -265,7 +322,7 @@ def test_a_checkpoint_that_says_something_else_is_refused_in_words(run: Path, na
     for path in sorted((run / "checkpoints").iterdir()):
         inside = path.relative_to(run).as_posix() + "/state.json"
         forge(run, inside, lambda content: content | {"state": content["state"] | {name: value}})
-    with pytest.raises(RunError, match=r"no checkpoint is whole .*state\.json"):
+    with pytest.raises(RunError, match=r"no intact checkpoint .*state\.json"):
         RunFolder.open(run).newest_checkpoint()
 
 
@@ -273,7 +330,7 @@ def test_a_config_without_its_environment_is_refused_by_whoever_reads(run: Path,
     forge(run, "config.json", lambda config: {name: value for name, value in config.items() if name != "env"})
     for command in ("show", "report", "evaluate", "exploit", "resume"):
         answer = cli(command, run)
-        assert answer.code == 2 and "it has no 'env'" in answer.err, (command, answer)
+        assert answer.code == 2 and "'env' is missing" in answer.err, (command, answer)
 
 
 def test_a_line_of_timings_with_another_name_is_left_out_of_the_page(run: Path) -> None:

@@ -126,7 +126,7 @@ def test_wherever_the_disk_gets_full_the_last_checkpoint_stays(tmp_path: Path) -
             break
         refusals += 1
         assert message.startswith(f"disk full while writing {root}")
-        assert f"the last good checkpoint {latest.step} stays" in message
+        assert f"the last good checkpoint {latest.step} is kept" in message
         assert not any(name.startswith(".tmp-000006") for name in leftovers(root))
         save(root, 6)
         assert checkpoints.steps(root) == [5, 6] and not leftovers(root)
@@ -137,7 +137,7 @@ def test_a_disk_that_is_full_before_the_first_checkpoint_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     FillingDisk(monkeypatch, 4)
-    with pytest.raises(DiskFull, match=r"000006/arrays\.safetensors; there was no checkpoint before"):
+    with pytest.raises(DiskFull, match=r"000006/arrays\.safetensors; there was no earlier checkpoint"):
         save(tmp_path, 6)
 
 
@@ -188,7 +188,7 @@ def test_a_disk_that_is_really_full_leaves_the_last_checkpoint(tmp_path: Path) -
     except (OSError, subprocess.SubprocessError):
         pytest.skip("a small disk cannot be mounted here")
     output = run_python(SMALL_DISK, str(tmp_path), prefix=(*mount, tmpfs, str(tmp_path)))
-    assert re.search(r"disk full while writing .*/0000\d\d/\S+; the last good checkpoint \d+ stays", output)
+    assert re.search(r"disk full while writing .*/0000\d\d/\S+; the last good checkpoint \d+ is kept", output)
 
 
 # The writers are forked from a process that has imported everything, so that a kill costs milliseconds.

@@ -11,10 +11,12 @@ import pytest
 import pcpg
 from pcpg.reports.read import read_run
 from pcpg.run_config import RunConfig
+from pcpg.runs.documents import read_json, write_json
 from pcpg.runs.errors import DamagedFile, RunError
 from pcpg.runs.folder import RunFolder
 from pcpg.runs.manifest import Manifest
 from pcpg.runs.verify import DAMAGED, verify
+from pcpg.training.going_on import go_on
 from pcpg.training.loop import start_run, train_run
 
 pytestmark = pytest.mark.usefixtures("compile_once")
@@ -127,7 +129,7 @@ def test_a_newer_checkpoint_of_a_run_with_another_config_is_not_taken_for_its_ow
 
 def test_the_cover_of_an_older_checkpoint_is_not_taken_for_that_of_the_end(run: Path) -> None:
     change_a_byte(run / "checkpoints" / "000003" / "arrays.safetensors")
-    with pytest.raises(DamagedFile, match="not the cover of its end"):
+    with pytest.raises(DamagedFile, match="an earlier cover than the final one"):
         pcpg.exploit(run)
 
 
@@ -158,7 +160,7 @@ def test_a_lost_checkpoint_is_told_and_the_one_before_it_is_used(half: Path, fin
     said: list[str] = []
     assert train_run(RunFolder.open(half), notice=said.append).finished
     assert any(
-        "000002: missing, though the manifest knows it; going back to the checkpoint of step 1" in s for s in said
+        "000002: missing, but listed in the manifest; falling back to the checkpoint of step 1" in s for s in said
     )
     assert results(half) == results(finished)
 
@@ -207,7 +209,7 @@ def test_timings_are_for_information_and_their_damage_stops_nothing(half: Path, 
     (half / "timings.jsonl").write_bytes(b'{"step": 1, "seconds": 0.1, "compile_seconds": 0}\n\xff\xfe{]\n')
     said: list[str] = []
     assert train_run(RunFolder.open(half), notice=said.append).finished
-    assert any("timings are for information only" in text for text in said)
+    assert any("for information only" in text for text in said)
     assert results(half) == results(finished)
 
 
@@ -230,3 +232,37 @@ def test_a_file_that_grew_beyond_its_seal_is_not_even_read(run: Path) -> None:
         file.truncate(10 << 30)  # sparse: ten gigabytes
     with pytest.raises(RunError, match="too large: 10,737,418,240 bytes, expected at most"):
         _ = pcpg.load(run).policy
+
+
+def test_an_altered_environment_of_an_unfinished_run_is_never_sealed_anew(half: Path, cli: Any) -> None:
+    path = half / "environment.json"
+    write_json(path, read_json(path).content | {"max_steps": 7})  # with a seal of its own that fits
+    before = path.read_bytes()
+    assert cli("verify", half).code == 1
+    answer = cli("resume", half)
+    assert answer.code == 0 and "environment.json: altered since it was sealed" in answer.err
+    assert path.read_bytes() == before and cli("verify", half).code == 1
+
+
+def test_new_limits_do_not_seal_an_altered_older_checkpoint(half: Path) -> None:
+    path = half / "checkpoints" / "000001" / "state.json"
+    content = read_json(path).content
+    write_json(path, content | {"state": content["state"] | {"device": "other"}})
+    go_on(RunFolder.open(half), steps="+1000")
+    [found] = [one for one in verify(RunFolder.open(half)) if one.name == "checkpoints/000001/state.json"]
+    assert found.state == DAMAGED
+
+
+def test_an_altered_environment_of_a_finished_run_stays_damaged(run: Path, cli: Any) -> None:
+    write_json(run / "environment.json", read_json(run / "environment.json").content | {"max_steps": 7})
+    for _ in range(2):
+        answer = cli("verify", run, "--json")
+        assert answer.code == 1 and "environment.json" in answer.out
+        assert cli("resume", run).code == 0
+
+
+def test_a_lost_environment_file_is_written_anew_and_sealed(run: Path, cli: Any) -> None:
+    before = (run / "environment.json").read_bytes()
+    (run / "environment.json").unlink()
+    assert cli("resume", run).code == 0 and cli("verify", run).code == 0
+    assert (run / "environment.json").read_bytes() == before

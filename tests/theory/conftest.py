@@ -5,8 +5,8 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from pcpg.theory import exact, problems, tabular
-from pcpg.theory.mdp import one_hot_pairs, random_mdp, random_policy
+from pcpg_theory import exact, problems, tabular
+from pcpg_theory.mdp import one_hot_pairs, random_mdp, random_policy
 
 _largest: dict[str, float] = {}
 

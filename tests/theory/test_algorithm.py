@@ -5,9 +5,9 @@ import dataclasses
 import numpy as np
 import pytest
 
-from pcpg.theory import exact, npg, problems, tabular
-from pcpg.theory.mdp import random_mdp, uniform_policy
-from pcpg.theory.settings import Settings, beta_from_mass
+from pcpg_theory import exact, npg, problems, tabular
+from pcpg_theory.mdp import random_mdp, uniform_policy
+from pcpg_theory.settings import Settings, beta_from_mass
 
 
 def raw(problem, pi):
@@ -102,7 +102,7 @@ def test_without_a_bonus_the_same_npg_does_not_open_the_lock(monkeypatch):
 
 
 def test_the_linear_lock_is_opened_with_the_bonus_and_not_without(monkeypatch):
-    problem, settings = problems.linear_lock(3), problems.linear_settings("lock", "sampled")
+    problem, settings = problems.linear_lock(3), problems.linear_settings("lock")
     found = tabular.run(problem.mdp, problem.phi, settings, "sampled", 3)
     assert relative_gap(problem, found.pi) < 0.05
     monkeypatch.setattr(tabular, "theory_bonus", no_bonus)
@@ -150,7 +150,7 @@ def test_d_optimal_weights_can_take_the_place_of_uniform_ones(spelling):
 
 def test_a_bandit_with_one_state_is_solved_without_any_planning():
     """A probe: gamma = 0, reward by action alone."""
-    from pcpg.theory.mdp import TabularMDP, one_hot_pairs
+    from pcpg_theory.mdp import TabularMDP, one_hot_pairs
 
     mdp = TabularMDP(np.ones((1, 3, 1)), np.array([[0.1, 0.9, 0.5]]), 0.0)
     settings = Settings(N=3, T=30, eta=5.0, beta=beta_from_mass(0.1))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pcpg.theory import critic
+from pcpg_theory import critic
 
 
 def problem(seed, pairs=30, dim=5, decades=2.0):

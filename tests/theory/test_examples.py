@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pcpg.theory import analysis, critic, exact, examples, kernel, tabular
-from pcpg.theory.examples import fitted_q_iteration, lsvi_ucb, swamp
-from pcpg.theory.mdp import TabularMDP, random_policy, uniform_policy, with_start
-from pcpg.theory.problems import random_linear_mdp
-from pcpg.theory.settings import Settings, beta_from_mass
+from pcpg_theory import analysis, critic, exact, examples, kernel, tabular
+from pcpg_theory.examples import fitted_q_iteration, lsvi_ucb, swamp
+from pcpg_theory.mdp import TabularMDP, random_policy, uniform_policy, with_start
+from pcpg_theory.problems import random_linear_mdp
+from pcpg_theory.settings import Settings, beta_from_mass
 
 seeds = st.integers(0, 2**31)
 RIDGE = 1e-3

@@ -19,12 +19,12 @@ import numpy as np
 import pytest
 
 from pcpg.algorithm1 import Explored
-from pcpg.theory import analysis, critic, exact, npg, parameters, samplers, tabular
-from pcpg.theory.learners import problem
-from pcpg.theory.learners.layout import Episodes, Streams
-from pcpg.theory.learners.pcpg import PCPG, theorem_settings
-from pcpg.theory.mdp import TabularMDP
-from pcpg.theory.settings import Settings, beta_from_mass
+from pcpg_theory import analysis, critic, exact, npg, parameters, samplers, tabular
+from pcpg_theory.learners import problem
+from pcpg_theory.learners.layout import Episodes, Streams
+from pcpg_theory.learners.pcpg import PCPG, theorem_settings
+from pcpg_theory.mdp import TabularMDP
+from pcpg_theory.settings import Settings, beta_from_mass
 
 PHI = np.array([[0.5, 0.25], [1.0, 0.5]])[..., None]
 P = np.zeros((2, 2, 2))
@@ -127,7 +127,7 @@ def test_two_rounds_use_the_mean_of_the_visits_for_the_critic_and_their_sum_for_
 
 def test_weights_of_the_cover_weigh_what_it_visits():
     cover = tabular.TabularCover(np.zeros((2, 1, 2)), np.array([[[1.0, 0.0]], [[0.0, 1.0]]]))
-    assert tabular.weighted_rho(cover, np.array([0.25, 0.75])).tolist() == [[0.25, 0.75]]
+    assert tabular.weighted_rho(cover.visits, np.array([0.25, 0.75])).tolist() == [[0.25, 0.75]]
 
 
 def test_the_steps_of_a_round_are_counted_by_kind(monkeypatch):

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from pcpg.theory.learners import runner
-from pcpg.theory.learners.homer import HOMER, block_lock, fit_labels
+from pcpg_theory.learners import runner
+from pcpg_theory.learners.homer import HOMER, block_lock, fit_labels
 
 
 def test_labels_are_those_of_observations_that_follow_the_same_pairs():

@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.gaussian_process import kernels as other
 
-from pcpg.features.kernels import RBF, Indicator, Linear, Matern, Product
-from pcpg.theory import critic, exact
-from pcpg.theory.kernel import DualCover, DualRegression, nystrom, nystrom_form
+from pcpg_theory import critic, exact
+from pcpg_theory.kernel import DualCover, DualRegression, nystrom, nystrom_form
+from pcpg_theory.kernels import RBF, Indicator, Linear, Product
 
 seeds = st.integers(0, 2**31)
 
@@ -21,9 +21,6 @@ def points(seed, count, dim=3):
     ("ours", "theirs"),
     [
         (RBF(0.7), other.RBF(0.7)),
-        (Matern(0.7, 0.5), other.Matern(0.7, nu=0.5)),
-        (Matern(0.7, 1.5), other.Matern(0.7, nu=1.5)),
-        (Matern(0.7, 2.5), other.Matern(0.7, nu=2.5)),
         (Linear(), other.DotProduct(0.0)),
     ],
     ids=str,
@@ -46,9 +43,9 @@ def test_distances_far_from_the_origin_keep_their_digits():
     np.testing.assert_allclose(RBF(0.5)(x, x), RBF(0.5)(x - 1e6, x - 1e6), atol=1e-8)
 
 
-@pytest.mark.parametrize("bad", [lambda: RBF(0.0), lambda: Matern(1.0, 0.7), lambda: Product(RBF(), RBF(), 0)])
+@pytest.mark.parametrize("bad", [lambda: RBF(0.0), lambda: Product(RBF(), RBF(), 0)])
 def test_kernels_out_of_range_are_refused(bad, unchecked):
-    with pytest.raises(ValueError, match=r"expected|needs"):
+    with pytest.raises(ValueError, match="must be"):
         bad()
     with pytest.raises(ValueError, match="points"):
         RBF()(np.zeros(3), np.zeros((2, 3)))

@@ -9,16 +9,16 @@ import pytest
 from pcpg.envs.chain import Chain
 from pcpg.envs.deep_sea import DeepSea
 from pcpg.envs.lock import CombinationLock
-from pcpg.envs.tabular import optimal_value, policy_value
-from pcpg.experiments.table1.settings import maker, takes_factors
-from pcpg.theory.learners import problem, runner
-from pcpg.theory.learners.layout import Mixture, Streams
-from pcpg.theory.learners.model_based import UCBVI
-from pcpg.theory.learners.pcpg import PCPG
-from pcpg.theory.learners.registry import COMPARATORS
-from pcpg.theory.learners.thompson import PSRL
-from pcpg.theory.mdp import TabularMDP
-from pcpg.theory.settings import Settings
+from pcpg_lab.table1.settings import maker, takes_factors
+from pcpg_theory.learners import problem, runner
+from pcpg_theory.learners.layout import Mixture, Streams
+from pcpg_theory.learners.model_based import UCBVI
+from pcpg_theory.learners.pcpg import PCPG
+from pcpg_theory.learners.registry import COMPARATORS
+from pcpg_theory.learners.thompson import PSRL
+from pcpg_theory.mdp import TabularMDP
+from pcpg_theory.settings import Settings
+from tests.values import optimal_value, policy_value
 
 
 def random_policies(made, seed=0):

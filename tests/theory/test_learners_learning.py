@@ -9,15 +9,15 @@ from functools import partial
 import numpy as np
 import pytest
 
-from pcpg.theory.learners import problem, runner
-from pcpg.theory.learners.linear import LSVIUCB
-from pcpg.theory.learners.model_based import E3, UCBVI, UCRL2, RMax
-from pcpg.theory.learners.optimistic_policy import OPPO, POMD
-from pcpg.theory.learners.pcpg import PCPG
-from pcpg.theory.learners.policy_optimisation import CPI, MDMPI, NPG, PSDP, Reinforce
-from pcpg.theory.learners.q_learning import UCBQ, AggregatedQ, DelayedQ, EpsilonGreedyQ
-from pcpg.theory.learners.thompson import PSRL, RLSVI, OptimisticPSRL
-from pcpg.theory.settings import Settings, beta_from_mass
+from pcpg_theory.learners import problem, runner
+from pcpg_theory.learners.linear import LSVIUCB
+from pcpg_theory.learners.model_based import E3, UCBVI, UCRL2, RMax
+from pcpg_theory.learners.optimistic_policy import OPPO, POMD
+from pcpg_theory.learners.pcpg import PCPG
+from pcpg_theory.learners.policy_optimisation import CPI, MDMPI, NPG, PSDP, Reinforce
+from pcpg_theory.learners.q_learning import UCBQ, AggregatedQ, DelayedQ, EpsilonGreedyQ
+from pcpg_theory.learners.thompson import PSRL, RLSVI, OptimisticPSRL
+from pcpg_theory.settings import Settings, beta_from_mass
 
 pytestmark = pytest.mark.slow
 

@@ -11,10 +11,10 @@ from functools import partial
 import numpy as np
 import pytest
 
-from pcpg.theory.learners import problem, runner
-from pcpg.theory.learners.pcpg import PCPG
-from pcpg.theory.learners.policy_optimisation import MDMPI, NPG, Reinforce
-from pcpg.theory.learners.q_learning import EpsilonGreedyQ
+from pcpg_theory.learners import problem, runner
+from pcpg_theory.learners.pcpg import PCPG
+from pcpg_theory.learners.policy_optimisation import MDMPI, NPG, Reinforce
+from pcpg_theory.learners.q_learning import EpsilonGreedyQ
 
 pytestmark = pytest.mark.slow
 

@@ -8,14 +8,15 @@ import numpy as np
 import pytest
 from numpy import log, sqrt
 
-from pcpg.theory.learners import model_based, problem, q_learning, tables
-from pcpg.theory.learners.kwik import KWIK, known_by_regression
-from pcpg.theory.learners.layout import Episodes, Mixture, Streams
-from pcpg.theory.learners.linear import LSVIUCB, regress
-from pcpg.theory.learners.model_based import E3, UCBVI, UCRL2, RMax
-from pcpg.theory.learners.optimistic_policy import OPPO, POMD
-from pcpg.theory.learners.pcpg import PCPG
-from pcpg.theory.learners.policy_optimisation import (
+from pcpg_theory.critic import ridge_regression
+from pcpg_theory.learners import model_based, problem, q_learning, tables
+from pcpg_theory.learners.kwik import KWIK, known_by_regression
+from pcpg_theory.learners.layout import Episodes, Mixture, Streams
+from pcpg_theory.learners.linear import LSVIUCB
+from pcpg_theory.learners.model_based import E3, UCBVI, UCRL2, RMax
+from pcpg_theory.learners.optimistic_policy import OPPO, POMD
+from pcpg_theory.learners.pcpg import PCPG
+from pcpg_theory.learners.policy_optimisation import (
     CPI,
     MDMPI,
     NPG,
@@ -24,9 +25,9 @@ from pcpg.theory.learners.policy_optimisation import (
     episodes_of_a_step,
     partial_returns,
 )
-from pcpg.theory.learners.q_learning import UCBQ, AggregatedQ, DelayedQ, EpsilonGreedyQ, attempt_after
-from pcpg.theory.learners.thompson import PSRL, RLSVI, OptimisticPSRL, dirichlet, shrunk
-from pcpg.theory.settings import Settings, beta_from_mass
+from pcpg_theory.learners.q_learning import UCBQ, AggregatedQ, DelayedQ, EpsilonGreedyQ, attempt_after
+from pcpg_theory.learners.thompson import PSRL, RLSVI, OptimisticPSRL, dirichlet, shrunk
+from pcpg_theory.settings import Settings, beta_from_mass
 
 
 def tiny_layout():
@@ -165,7 +166,7 @@ def test_ucrl2():
     learner = made(UCRL2, scale=0.01)
     learner.learn(left())
     b, wide = 0.01 * sqrt(3.5 * log(2 * 3 * 2 * 2 / 0.1)), 0.01 * sqrt(28 * log(2 * 2 * 2 / 0.1))
-    found = learner._plan(np.array([0]))[0]
+    found = learner.plan(np.array([0]))[0]
     assert found == pytest.approx(np.array([[b + 1, 2], [1, 0.5 + b], [1, 1]]))  # what was not tried can be anything
     assert learner.policy()[0].tolist() == [[0, 1], [1, 0], [0.5, 0.5]]
     learner.learn(left())  # visits of (s0, 0) have doubled
@@ -175,7 +176,7 @@ def test_ucrl2():
     learner.counts.visits[:], learner.counts.rewards[0] = 1.0, [[0, 0], [0, 0.5], [0, 0]]
     learner.counts.successors[0, 0] = [[1, 0], [0.5, 0.5]]
     learner.counts.successors[0, 1:, :, 0], learner.steps = 1.0, 2
-    Q, V_x, V_y = learner._plan(np.array([0]))[0], 0.5 + b, b
+    Q, V_x, V_y = learner.plan(np.array([0]))[0], 0.5 + b, b
     chance = 0.5 + wide / 2  # of x, by action 1
     assert Q[0].tolist() == pytest.approx([b + V_x, b + chance * V_x + (1 - chance) * V_y])
 
@@ -271,7 +272,7 @@ def test_optimistic_posterior_sampling():
     assert paper.enough() == pytest.approx(sqrt(100 * 2 / 2) + 12 * log(1000) * 16)
     learner.learn(left())
     # (s0, 0) leads to x or y, both worth 1 for their untried actions; (s0, 1) was not tried and is worth 2.
-    assert learner._plan(np.array([0]))[0] == pytest.approx(np.array([[1, 2], [1, 0.5], [1, 1]]))
+    assert learner.plan(np.array([0]))[0] == pytest.approx(np.array([[1, 2], [1, 0.5], [1, 1]]))
     assert learner.policy()[0].tolist() == [[0, 1], [1, 0], [0.5, 0.5]]
     ell = log(8)
     by_hand = [0.9 - sqrt(3 * 0.9 * ell / 1e3) - 3 * ell / 1e3, 0.1 - sqrt(3 * 0.1 * ell / 1e3) - 3 * ell / 1e3]
@@ -320,10 +321,10 @@ def test_the_regression_of_lsvi_ucb_is_ridge_regression_on_every_sample():
     y = rng.random(len(rows))
     sums = np.add.reduceat(np.append(y, 0.0), np.cumsum(counts.reshape(-1)) - counts.reshape(-1))
     sums = np.where(counts > 0, sums.reshape(3, 2), 0.0)
-    mean, form = regress(phi, counts[None].astype(float), sums[None])
+    found = ridge_regression(phi, counts.astype(float), 1.0)
     inverse = np.linalg.inv(rows.T @ rows + np.eye(4))
-    assert mean[0] == pytest.approx(phi @ (inverse @ rows.T @ y))
-    assert form[0] == pytest.approx(np.einsum("sad,de,sae->sa", phi, inverse, phi))
+    assert found.mean(sums) == pytest.approx(phi @ (inverse @ rows.T @ y))
+    assert found.form == pytest.approx(np.einsum("sad,de,sae->sa", phi, inverse, phi))
 
 
 def test_conservative_policy_iteration():

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pcpg.theory import analysis, certificate, critic, exact, parameters, tabular
-from pcpg.theory.analysis import augmented_comparator, augmented_mdp, max_information_gain
-from pcpg.theory.certificate import certify
-from pcpg.theory.mdp import TabularMDP, check_features
-from pcpg.theory.npg import exponential_update, known_states, npg_update
-from pcpg.theory.problems import aggregated, bound_W, lock, lock_settings, random_linear
-from pcpg.theory.settings import Settings, beta_from_mass
+from pcpg_theory import analysis, certificate, critic, exact, parameters, tabular
+from pcpg_theory.analysis import augmented_comparator, augmented_mdp, max_information_gain
+from pcpg_theory.certificate import certify
+from pcpg_theory.mdp import TabularMDP, check_features
+from pcpg_theory.npg import exponential_update, known_states, npg_update
+from pcpg_theory.problems import aggregated, bound_W, lock, lock_settings, random_linear
+from pcpg_theory.settings import Settings, beta_from_mass
 
 seeds = st.integers(0, 2**31)
 many = settings(max_examples=25, deadline=None)

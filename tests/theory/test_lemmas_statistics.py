@@ -6,15 +6,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from pcpg.theory import critic, exact, tabular
-from pcpg.theory.analysis import (
+from pcpg_theory import critic, exact, tabular
+from pcpg_theory.analysis import (
     finite_dimensional_bound,
     information_gain,
     intrinsic_dimension,
     max_information_gain,
 )
-from pcpg.theory.mdp import TabularMDP, random_policy, uniform_policy
-from pcpg.theory.settings import Settings, beta_from_mass
+from pcpg_theory.mdp import TabularMDP, random_policy, uniform_policy
+from pcpg_theory.settings import Settings, beta_from_mass
 
 seeds = st.integers(0, 2**31)
 many = settings(max_examples=30, deadline=None)

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pcpg.theory import analysis, critic, exact
-from pcpg.theory.mdp import TabularMDP, aggregation_features, random_mdp, random_policy
-from pcpg.theory.parameters import aggregation_W
+from pcpg_theory import analysis, critic, exact
+from pcpg_theory.mdp import TabularMDP, aggregation_features, random_mdp, random_policy
+from pcpg_theory.parameters import aggregation_W
 
 seeds = st.integers(0, 2**31)
 many = settings(max_examples=30, deadline=None)

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pcpg.theory import critic, exact
-from pcpg.theory.analysis import augmented_comparator, augmented_mdp, extend_policy
-from pcpg.theory.mdp import TabularMDP, random_policy
-from pcpg.theory.npg import known_states, restricted_uniform
+from pcpg_theory import critic, exact
+from pcpg_theory.analysis import augmented_comparator, augmented_mdp, extend_policy
+from pcpg_theory.mdp import TabularMDP, random_policy
+from pcpg_theory.npg import known_states, restricted_uniform
 
 seeds = st.integers(0, 2**31)
 many = settings(max_examples=40, deadline=None)

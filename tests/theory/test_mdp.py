@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pcpg.theory import exact, problems
-from pcpg.theory.mdp import (
+from pcpg_theory import exact, problems
+from pcpg_theory.mdp import (
     TabularMDP,
     aggregation_features,
     check_features,
@@ -189,7 +189,7 @@ def test_tabular_views_of_environments_are_mdps_that_can_be_solved(make):
 
 
 def test_rewards_are_not_shifted_where_episodes_differ_in_length():
-    from pcpg.envs.tabular import TabularModel
+    from pcpg.envs.protocol import TabularModel
 
     P = np.zeros((3, 2, 3))
     P[0, 0, 1] = P[0, 1, 2] = P[1, :, 2] = P[2, :, 2] = 1.0

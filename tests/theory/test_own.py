@@ -7,20 +7,20 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-import pcpg.theory
-from pcpg.cli.theory_compare import CompareCommand
-from pcpg.experiments.table1 import plan
-from pcpg.experiments.table1.cells import Store, run_cells, source_of
-from pcpg.experiments.table1.command import ReproduceTable1
-from pcpg.experiments.table1.settings import SETTINGS
-from pcpg.experiments.table1.summary import summarise
-from pcpg.experiments.table1.table import main_table, short_table
-from pcpg.theory import own
-from pcpg.theory.learners import problem, runner
-from pcpg.theory.learners.curiosity import Curious
-from pcpg.theory.learners.layout import Streams
-from pcpg.theory.learners.registry import COMPARATORS
-from pcpg.theory.theorems import THEOREMS
+import pcpg_theory
+from pcpg_lab.table1 import plan
+from pcpg_lab.table1.cells import Store, run_cells, source_of
+from pcpg_lab.table1.command import ReproduceTable1
+from pcpg_lab.table1.settings import SETTINGS
+from pcpg_lab.table1.summary import summarise
+from pcpg_lab.table1.table import main_table, short_table
+from pcpg_theory import own
+from pcpg_theory.cli.compare import CompareCommand
+from pcpg_theory.learners import problem, runner
+from pcpg_theory.learners.curiosity import Curious
+from pcpg_theory.learners.layout import Streams
+from pcpg_theory.learners.registry import COMPARATORS
+from pcpg_theory.theorems import THEOREMS
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "own-learner.md"
 
@@ -56,7 +56,7 @@ def test_the_learner_of_the_page_stands_in_the_table_and_is_measured_again_when_
     assert store.read(cell) is not None
     file.write_text(file.read_text().replace("0.3 * (target", "0.2 * (target"))
     assert store.read(cell) is None
-    pcpg.theory.theorem(name, "S A / eps^2", lambda size: size.timed * size.actions / size.epsilon**2)
+    pcpg_theory.theorem(name, "S A / eps^2", lambda size: size.timed * size.actions / size.epsilon**2)
     made = summarise([record], SETTINGS["smoke"])
     assert "| own, beside the table | MyLearner |" in short_table(made) and "S A / eps^2" in main_table(made)
 
@@ -73,23 +73,23 @@ def test_a_learner_that_only_this_process_has_is_refused_before_work_where_other
         pass
 
     Local.__qualname__ = "somewhere.<locals>.Local"
-    pcpg.theory.learner("local", Local)
-    with pytest.raises(ValueError, match="top level of a file for jobs above 1, got 'local'"):
+    pcpg_theory.learner("local", Local)
+    with pytest.raises(ValueError, match="top level of a file: 'local' is not"):
         ReproduceTable1(scale="smoke", out=str(tmp_path), jobs=2)(Console(quiet=True))
     assert not list(tmp_path.glob("cells"))
 
 
 def test_wrong_registrations_are_refused(file):
     with pytest.raises(ValueError, match=r"row must be one of .*, got 'mine'"):
-        pcpg.theory.learner("x", own.load(f"{file}:MyLearner"), row="mine")
-    with pytest.raises(ValueError, match="which is the library's"):
-        pcpg.theory.learner("ucbvi", own.load(f"{file}:MyLearner"))
+        pcpg_theory.learner("x", own.load(f"{file}:MyLearner"), row="mine")
+    with pytest.raises(ValueError, match="belongs to the library"):
+        pcpg_theory.learner("ucbvi", own.load(f"{file}:MyLearner"))
     with pytest.raises(ValueError, match="has no 'Other'; it has"):
         own.load(f"{file}:Other")
     with pytest.raises(ValueError, match="expected FILE:NAME"):
         own.load("nowhere.py:MyLearner")
     with pytest.raises(ValueError, match="must be that of a learner"):
-        pcpg.theory.theorem("nobody", "S")
+        pcpg_theory.theorem("nobody", "S")
 
 
 def test_every_learner_of_the_table_has_a_theorem_and_a_digest_of_its_own_code():

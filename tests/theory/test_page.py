@@ -3,42 +3,55 @@
 import numpy as np
 import pytest
 
-from pcpg.algorithm1 import Design, Improve, Visit
-from pcpg.theory import kernel, npg, problems, tabular
-from pcpg.theory.learners import pcpg, problem, runner
-from pcpg.theory.settings import Settings, beta_from_mass
+from pcpg.algorithm1 import Explored, Parts, explore_round
+from pcpg_theory import kernel, npg, problems, tabular
+from pcpg_theory.learners import pcpg, problem, runner
+from pcpg_theory.learners.layout import Ask, Waiting
+from pcpg_theory.settings import Settings, beta_from_mass
 
-FIRST, LATER = [Visit, Design], [Improve, Visit, Design]
+FIRST, LATER = ["visit", "design"], ["improve", "visit", "design"]
 SMALL = Settings(N=2, T=3, eta=1.0, M=20, K=20, select_episodes=2, final_episodes=2, beta=beta_from_mass(0.01))
-ASKED_BY_NPG = [npg.Critic] * SMALL.T + [npg.Values]
+ASKED_BY_NPG = ["fit"] * SMALL.T + ["select"]
 
 
 class Witness:
-    """Stands in for a coroutine and writes down what each of its runs asked for, without changing anything."""
+    """Stands in for a coroutine and writes down which parts each of its runs awaited, without changing anything."""
 
     def __init__(self, coroutine):
         self.coroutine, self.asked = coroutine, []
 
-    def __call__(self, *given, **named):
-        kinds = []
-        self.asked.append(kinds)
-        return self.listen(self.coroutine(*given, **named), kinds)
+    def begin(self):
+        self.asked.append([])
+        return self.asked[-1]
 
-    def listen(self, running, kinds):
-        answer = None
-        while True:
-            try:
-                request = running.send(answer)
-            except StopIteration as end:
-                return end.value
-            kinds.append(type(request))
-            answer = yield request
+    @staticmethod
+    def heard(name, part, names):
+        async def answer(*given):
+            names.append(name)
+            return await part(*given)
+
+        return answer
+
+
+class Page(Witness):
+    def __call__(self, now, parts):
+        names = self.begin()
+        heard = {name: self.heard(name, getattr(parts, name), names) for name in LATER}
+        return self.coroutine(now, parts._replace(**heard))
+
+
+class Algorithm2(Witness):
+    def __call__(self, b, available, score, fit, select, **numbers):
+        names = self.begin()
+        return self.coroutine(
+            b, available, score, self.heard("fit", fit, names), self.heard("select", select, names), **numbers
+        )
 
 
 @pytest.fixture
 def witnesses(monkeypatch):
     """The two coroutines, listened to in every place where the theory uses them."""
-    page, algorithm2 = Witness(tabular.explore_round), Witness(npg.algorithm2)
+    page, algorithm2 = Page(tabular.explore_round), Algorithm2(npg.algorithm2)
     for module in (tabular, pcpg):
         monkeypatch.setattr(module, "explore_round", page)
     monkeypatch.setattr(npg, "algorithm2", algorithm2)
@@ -86,13 +99,51 @@ def test_algorithm_2_is_the_same_for_one_seed_and_for_a_block_of_them():
         npg.npg_update(phi, b[i], everywhere, lambda pi, t, i=i: thetas[i, t], lambda _, i=i: values[i], T=6, eta=0.7)
         for i in range(2)
     ]
-    steps = npg.algorithm2(b, everywhere, lambda theta: np.einsum("sad,nd->nsa", phi, theta), T=6, eta=0.7)
-    request = next(steps)
-    with pytest.raises(StopIteration) as end:
-        while True:
-            request = steps.send(thetas[:, request.t] if isinstance(request, npg.Critic) else values)
-    block = end.value.value
+
+    async def fit(_, t):
+        return thetas[:, t]
+
+    async def select(_):
+        return values
+
+    def score(theta):
+        return np.einsum("sad,nd->nsa", phi, theta)
+
+    block = npg.at_once(npg.algorithm2(b, everywhere, score, fit, select, T=6, eta=0.7))
     for i, one in enumerate(alone):
         assert block.chosen[i] == one.chosen
         np.testing.assert_allclose(block.policy[i], one.policy, rtol=1e-12)
         np.testing.assert_allclose(block.iterates[i], one.iterates, rtol=1e-12)
+
+
+def test_parts_that_wait_for_episodes_hand_their_waiting_to_the_runner():
+    async def seen(policy):
+        assert await Ask(policy, 3) == "played"
+        return f"sigma of {policy}"
+
+    async def design(cover):
+        assert await Ask("uniform", len(cover)) == "played"
+        return f"design of {len(cover)}"
+
+    async def rounds():
+        parts = Parts(None, seen, lambda cover, policy, seen: (*cover, (policy, seen)), design, "bonus of {}".format)
+        learner.done = await explore_round(Explored("pi", ()), parts)
+        await Ask("the next round", 1)
+
+    learner = Waiting()
+    learner.begin(rounds())
+    asked = [(learner.behaviour(), learner.batch)]
+    for _ in range(2):
+        learner.learn("played")
+        asked.append((learner.behaviour(), learner.batch))
+    assert asked == [("pi", 3), ("uniform", 1), ("the next round", 1)]
+    cover = (("pi", "sigma of pi"),)
+    assert learner.done == Explored("pi", cover, "design of 1", f"bonus of {cover}", None, "sigma of pi")
+
+
+def test_a_coroutine_that_waits_is_refused_where_nobody_plays_episodes():
+    async def waits():
+        await Ask("pi", 1)
+
+    with pytest.raises(RuntimeError, match="awaits episodes"):
+        npg.at_once(waits())

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pcpg.theory import exact, samplers
-from pcpg.theory.mdp import TabularMDP, random_mdp, random_policy
-from pcpg.theory.problems import lock
+from pcpg_theory import exact, samplers
+from pcpg_theory.mdp import TabularMDP, random_mdp, random_policy
+from pcpg_theory.problems import lock
 
 SIGNIFICANCE = 1e-4  # of each test below, with fixed seeds: a failure is a bug, not luck
 

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import pcpg
-from pcpg.envs import tabular as env_tables
-from pcpg.theory import exact, problems, tabular
+from pcpg_theory import exact, problems, tabular
+from tests import values as env_values
 
 pytestmark = pytest.mark.slow
 
@@ -27,7 +27,7 @@ class Trained(NamedTuple):
     """A deep run with the exact model of its environment, and the problem of the theory for the same instance."""
 
     run: Any
-    model: env_tables.TabularModel
+    model: env_values.TabularModel
     decisions: int
     problem: problems.Problem
 
@@ -66,7 +66,7 @@ def policy_table(trained, network):
 
 def exact_visits(trained, network):
     """Return the share of an episode's decisions at each pair, exactly."""
-    visits = env_tables.occupancy(trained.model, policy_table(trained, network), trained.decisions)
+    visits = env_values.occupancy(trained.model, policy_table(trained, network), trained.decisions)
     return visits / visits.sum()
 
 
@@ -126,7 +126,7 @@ def test_bonuses_of_a_smaller_cover_are_not(trained):
 
 def test_the_deep_agents_evaluation_is_the_exact_value_of_its_policy(trained):
     evaluation = trained.run.evaluate(2000)
-    truth = env_tables.policy_value(trained.model, policy_table(trained, trained.run.policy.network), trained.decisions)
+    truth = env_values.policy_value(trained.model, policy_table(trained, trained.run.policy.network), trained.decisions)
     assert abs(evaluation.mean_return[0] - truth) <= 4 * evaluation.standard_error[0] + 1e-3
 
 
@@ -134,12 +134,12 @@ def test_deep_and_linear_agents_cover_the_same_states_and_reach_the_same_value(t
     problem, model = trained.problem, trained.model
     settings = problems.lock_settings(4, "exact")
     linear = tabular.run(problem.mdp, problem.phi, settings, "exact")
-    best = env_tables.optimal_value(model, trained.decisions)
-    deep_value = env_tables.policy_value(model, policy_table(trained, trained.run.policy.network), trained.decisions)
+    best = env_values.optimal_value(model, trained.decisions)
+    deep_value = env_values.policy_value(model, policy_table(trained, trained.run.policy.network), trained.decisions)
     assert problem.raw_return is not None
     assert deep_value == pytest.approx(best, rel=VALUE_TOLERANCE)
     assert problem.raw_return(linear.pi) == pytest.approx(best, rel=VALUE_TOLERANCE)
-    reachable = ~model.terminal & (env_tables.occupancy(model, np.full(model.shape, 1 / model.shape[1]), 99).sum(1) > 0)
+    reachable = ~model.terminal & (env_values.occupancy(model, np.full(model.shape, 1 / model.shape[1]), 99).sum(1) > 0)
     deep_mass = sum(deep_visits(trained, i).sum(1) for i in range(int(trained.run.cover.size)))
     linear_mass = linear.cover.visits.sum((0, 2))
     assert (np.asarray(deep_mass)[reachable] > 0.02).all() and (linear_mass[reachable] > 0.02).all()

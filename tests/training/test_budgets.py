@@ -4,30 +4,24 @@ import dataclasses
 import time
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import pcpg
-from pcpg.algorithms import ALGORITHMS, preset
-from pcpg.config import (
-    ConfigError,
-    KeepConfig,
-    PCPGConfig,
-    ReplayConfig,
-    ReplayExploitConfig,
-    ReplayExploreConfig,
-)
+from pcpg.algorithms import ALGORITHMS, World
+from pcpg.algos.replay import KeepConfig, ReplayConfig, ReplayExploitConfig, ReplayExploreConfig
+from pcpg.budget import Budget, Limits, read_steps, read_time
+from pcpg.config import ConfigError
 from pcpg.envs.deep_sea import DeepSea
-from pcpg.practice.budget import Budget, Limits, budgeted, read_steps, read_time, steps_of_round
+from pcpg.presets import preset
 from pcpg.runs.documents import write_json
 from pcpg.runs.folder import CONFIG, RunFolder
 from pcpg.runs.metrics import read_metrics
 from pcpg.runs.verify import DAMAGED, verify
-from pcpg.state import DONE, EXPLOIT, EXPLORE
-from pcpg.training.going_on import _goes_on_with_task, go_on  # pyright: ignore[reportPrivateUsage]
+from pcpg.state import DONE, EXPLOIT, EXPLORE, Ledger, SeedState
+from pcpg.training.going_on import go_on
 from pcpg.training.sealing import changing
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("compile_once")]
@@ -60,7 +54,7 @@ def test_times_are_read_as_people_write_them(given: float | str, seconds: float)
 def test_what_is_no_number_of_steps_or_no_time_is_refused(wrong: str) -> None:
     with pytest.raises(ConfigError, match="steps must be a number such as 500k"):
         read_steps(wrong)
-    with pytest.raises(ConfigError, match="a time must be such as 90s"):
+    with pytest.raises(ConfigError, match="a time must look like 90s"):
         read_time(wrong)
 
 
@@ -71,16 +65,17 @@ def test_the_schedule_fits_the_budget_and_working_it_out_again_changes_nothing(
     algo: str, env_id: str, steps: int
 ) -> None:
     env, limits = pcpg.make(env_id), Limits(steps)
-    config = budgeted(preset(env_id, algo), env, limits)
-    assert budgeted(config, env, limits) == config
-    if algo == "pcpg-replay":
+    config = preset(env_id, algo).sized(env, limits)
+    assert config.sized(env, limits) == config
+    cost = config.cost(env, limits)
+    if config.leaves == "data":
         assert config.replay.capacity + config.exploit.visit_episodes * env.max_steps == steps
         return
-    assert 3 * steps_of_round(config, env) <= steps
-    if isinstance(config, PCPGConfig):  # room for as many policies as the budget may hold
-        assert config.explore.max_policies * steps_of_round(config, env) >= steps
+    assert 3 * cost.round_steps <= steps
+    if config.leaves == "cover":  # room for as many policies as the budget may hold
+        assert config.explore.max_policies * cost.round_steps >= steps
         given = dataclasses.replace(config, explore=dataclasses.replace(config.explore, max_policies=5))
-        assert budgeted(given, env, limits).explore.max_policies == 5
+        assert given.sized(env, limits).explore.max_policies == 5
     else:
         assert config.budget == steps
 
@@ -88,12 +83,12 @@ def test_the_schedule_fits_the_budget_and_working_it_out_again_changes_nothing(
 def test_without_a_budget_the_settings_are_what_they_were() -> None:
     env = pcpg.make("gymnasium:CartPole-v1")
     config = preset("gymnasium:CartPole-v1", "pcpg")
-    assert budgeted(config, env, Limits()).explore.max_policies == 10
+    assert config.sized(env, Limits()).explore.max_policies == 10
     assert "limits" not in pcpg.api.RunConfig("Chain-v0", "ppo", preset("Chain-v0", "ppo")).to_json()
 
 
 def test_a_budget_that_holds_no_three_rounds_is_refused(tiny: Tiny) -> None:
-    with pytest.raises(ConfigError, match=r"a budget of 100 steps is too small .* give at least"):
+    with pytest.raises(ConfigError, match=r"a budget of 100 steps is too small .* use at least"):
         train(tiny, total_steps=100)
 
 
@@ -116,16 +111,16 @@ def test_pcpg_spends_half_of_its_steps_on_the_cover_and_the_rest_on_the_task(tin
     assert more.is_finished and more.config.limits.steps == run.summary["env_steps"][0] + 2 * ROUND
     assert more.summary["env_steps"][0] >= more.config.limits.steps
     assert (run.path / "metrics.jsonl").read_bytes().startswith(before)
-    with pytest.raises(ConfigError, match="are none more"):
+    with pytest.raises(ConfigError, match="adds none"):
         pcpg.resume(run.path, total_steps=10)
-    with pytest.raises(ConfigError, match=r"say how many more, as in --steps \+500k"):
+    with pytest.raises(ConfigError, match=r"add more, as in --steps \+500k"):
         pcpg.resume(run.path, until=3.0)
 
 
 def test_a_baseline_goes_on_with_more_and_ends_at_a_target(tiny: Tiny, tmp_path: Path) -> None:
     run = train(tiny, "ppo", until=-100.0)
     assert run.summary["rounds"] == 1, "any return is above the target"
-    with pytest.raises(ConfigError, match="say for how long it is to go on"):
+    with pytest.raises(ConfigError, match="extend it with"):
         pcpg.resume(run.path, until=3.0)
     more = pcpg.resume(run.path, total_steps="+2k", until=1000.0)
     assert more.summary["env_steps"][0] >= run.summary["env_steps"][0] + 2000
@@ -135,33 +130,41 @@ def test_the_command_line_has_the_same_limits(cli: Callable[..., Any], config_fi
     out = tmp_path / "run"
     answer = cli("train", "--config", config_file("ppo", seeds=1), "--until", -100, "--out", out, "--json")
     assert answer.json["env_steps_per_seed"] == ROUND
-    assert "a seed ends at a return of -100" in answer.err
+    assert "a seed stops at a return of -100" in answer.err
     resumed = cli("resume", out, "--steps", "+1k", "--until", 1000, "--json").json
     assert resumed["env_steps_per_seed"] >= ROUND + 1000
     assert cli("resume", out, "--steps", "1x").code == 2
 
 
-def state(phase: int, **entries: Any) -> Any:
-    made = SimpleNamespace(phase=phase, env_steps=100, round=4, last_return=1.0, phase_round=0, **entries)
-    made._replace = lambda **changes: SimpleNamespace(**(vars(made) | changes))
-    return made
+def state(phase: int) -> SeedState[Any]:
+    ledger = Ledger.start(0, 0).noted(phase=phase, env_steps=100, round=4, last_return=1.0)
+    return SeedState(ledger, None, None, None)
 
 
 def test_no_round_is_begun_that_would_likely_end_after_the_time() -> None:
     late, early = (Budget(Limits(seconds=100.0), time.monotonic() - spent) for spent in (85.0, 70.0))
-    assert late.is_over(state(EXPLOIT)) and not early.is_over(state(EXPLOIT))  # four rounds so far: 21 s each, 17.5 s
-    assert late.after_round(state(EXPLOIT)).phase == DONE
-    assert early.after_round(state(EXPLOIT)).phase == EXPLOIT
-    assert early.ends_exploration(state(EXPLORE), has_task=True)
-    assert not early.ends_exploration(state(EXPLORE), has_task=False)
-    # A seed that keeps its data still learns the task from them.
-    assert late.after_round(state(EXPLORE, kept=None)).phase == EXPLOIT
+    ledger = state(EXPLOIT).ledger
+    assert late.is_over(ledger) and not early.is_over(ledger)  # four rounds so far: 21 s each, 17.5 s
+    assert late.why_over(ledger) == "time" and early.why_over(ledger) is None
+    assert early.ends_exploration(state(EXPLORE).ledger, has_task=True)
+    assert not early.ends_exploration(state(EXPLORE).ledger, has_task=False)
 
 
 def test_a_target_ends_a_seed_in_any_phase() -> None:
-    budget = Budget(Limits(until=1.0))
-    assert budget.after_round(state(EXPLORE)).phase == DONE and budget.after_round(state(EXPLOIT)).phase == DONE
-    assert Budget(Limits(until=1.5)).after_round(state(EXPLOIT)).phase == EXPLOIT
+    for phase in (EXPLORE, EXPLOIT):
+        assert Budget(Limits(until=1.0)).why_over(state(phase).ledger) == "target"
+        assert Budget(Limits(until=1.5)).why_over(state(phase).ledger) is None
+
+
+def test_what_follows_at_the_end_of_the_time_or_at_the_target_is_for_the_algorithm_to_say() -> None:
+    env = DeepSea(4)
+    baseline, cover, data = (preset("DeepSea-v0", algo).agent(World(env)) for algo in ("ppo", "pcpg", "pcpg-replay"))
+    assert baseline.stopped(state(EXPLOIT), "time").phase == DONE
+    assert cover.stopped(state(EXPLORE), "target").phase == cover.stopped(state(EXPLOIT), "time").phase == DONE
+    assert cover.stopped(state(EXPLORE), "time").phase == EXPLORE, "its rounds see to the time themselves"
+    # A seed that keeps its data still learns the task from them.
+    assert data.stopped(state(EXPLORE), "time").phase == data.stopped(state(EXPLORE), "target").phase == EXPLOIT
+    assert data.stopped(state(EXPLOIT), "time").phase == DONE
 
 
 def test_a_run_that_exploits_a_cover_has_none_of_its_limits(tiny: Tiny) -> None:
@@ -196,7 +199,7 @@ def test_of_a_run_that_is_not_finished_a_damaged_checkpoint_is_told_and_not_read
     [newest] = sorted(run.folder.checkpoints.iterdir())[-1:]
     state = newest / "state.json"
     state.write_bytes(state.read_bytes().replace(b'"step": 2', b'"step": 3', 1))
-    with pytest.warns(UserWarning, match="going back to the checkpoint of step 1"):
+    with pytest.warns(UserWarning, match="falling back to the checkpoint of step 1"):
         assert pcpg.load(run.path).summary["rounds"] == 1
 
 
@@ -268,6 +271,6 @@ def test_a_task_goes_on_only_where_nothing_had_cut_the_exploration_before_it(
     quiet: int, closer: int, seconds: float, explored: int, goes_on: bool
 ) -> None:
     agent = ReplayConfig(KeepConfig(capacity=1000), ReplayExploreConfig(num_episodes=8), ReplayExploitConfig(backups=8))
-    arrays = {"0/.quiet": np.asarray(quiet), "0/.closer": np.asarray(closer), "0/.explored": np.asarray(explored)}
-    limits = Limits(seconds=seconds)
-    assert _goes_on_with_task(agent, limits, DeepSea(4), arrays, 0) is goes_on
+    arrays = {".quiet": np.asarray(quiet), ".closer": np.asarray(closer), ".explored": np.asarray(explored)}
+    phase = agent.reopened(arrays, DeepSea(4), Limits(seconds=seconds))
+    assert phase == (EXPLOIT if goes_on else EXPLORE)

@@ -21,11 +21,11 @@ from gymnasium import spaces
 import pcpg
 from pcpg.envs import registry
 from pcpg.envs.host import EnvironmentFailed
-from pcpg.envs.probes import OneStep, ProbeState
 from pcpg.run_config import RunConfig
 from pcpg.runs.folder import RunFolder
 from pcpg.training.display import Display, say
 from pcpg.training.loop import start_run, train_run
+from tests.probes import OneStep, ProbeState
 
 pytestmark = pytest.mark.usefixtures("compile_once")
 
@@ -72,13 +72,13 @@ def test_of_four_seeds_with_a_nan_in_one_three_finish_and_the_page_says_which_fa
     out, healthy = tmp_path / "run", tmp_path / "healthy"
     answer = cli("train", "--config", config_file(**env), "--out", out, "--json")
     assert answer.code == 3
-    assert "seed 2 failed: a reward that is not finite" in answer.err and "--retry-failed" in answer.err
+    assert "seed 2 failed: a reward became non-finite" in answer.err and "--retry-failed" in answer.err
     summary = RunFolder.open(out).read_summary()
     assert list(summary["failed"]) == ["2"] and "round" in summary["failed"]["2"]
     assert [value is None for value in summary["final_return"]] == [False, False, True, False]
     assert cli("report", out).code == 0
     page = (out / "report.html").read_text(encoding="utf-8")
-    assert "1 of 4 seeds failed" in page and "Seed 2 failed: seed 2: a reward that is not finite" in page
+    assert "1 of 4 seeds failed" in page and "Seed 2 failed: seed 2: a reward became non-finite" in page
     assert cli("resume", out).code == 3, "it stays finished, and says so"
     loaded = pcpg.load(out)
     assert loaded.evaluate(4).seeds == (0, 1, 3) and loaded.finished_seeds == [0, 1, 3]
@@ -178,11 +178,11 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
         ),
         ("raise", 2, r"OSError: the simulator is gone \(.*test_failures.py, line .*; seed 0, .*, step 19, worker 0"),
         ("hang", 0, r"did not answer within 1 s \(--env.step-timeout\); seed 0, round 1, update 0, .*, step 19"),
-        ("hang", 2, r"did not answer within 1 s \(--env.step-timeout\), and was ended; seed 0, .*, step 19, worker 0"),
-        ("exit", 2, r"its process ended, twice at the same place \(exit code 7\); seed 0, .*, step 19, worker 0"),
+        ("hang", 2, r"did not answer within 1 s \(--env.step-timeout\) and was stopped; seed 0, .*, step 19, worker 0"),
+        ("exit", 2, r"its process died twice at the same step \(exit code 7\); seed 0, .*, step 19, worker 0"),
     ],
 )
-@pytest.mark.filterwarnings("ignore:worker . ended")
+@pytest.mark.filterwarnings("ignore:worker . died")
 def test_an_environment_that_fails_stops_with_its_place_leaves_nothing_and_goes_on_the_same(
     tmp_path: Path, alone: dict[str, bytes], kind: str, workers: int, says: str
 ) -> None:
@@ -216,7 +216,7 @@ def test_an_environment_that_hangs_at_its_thousandth_step_is_ended_in_time(tmp_p
 
 def test_a_worker_that_ends_is_replaced_and_its_episode_played_again(tmp_path: Path, alone: dict[str, bytes]) -> None:
     (tmp_path / "broken").write_text("exit once")
-    with pytest.warns(RuntimeWarning, match=r"worker \d ended \(exit code 7\) and was replaced"):
+    with pytest.warns(RuntimeWarning, match=r"worker \d died \(exit code 7\) and was replaced"):
         run = pcpg.train(Trouble, "ppo", config=BRIEF, out=tmp_path / "run", folder=str(tmp_path), workers=2)
     assert results(run.path) == alone
     assert not still_running(tmp_path)

@@ -72,7 +72,7 @@ def test_a_factored_policy_on_dict_observations_learns_and_acts_in_a_loop(tmp_pa
 
 
 def test_text_is_left_out_with_a_notice():
-    with pytest.warns(RunWarning, match="'mission'. is text and is left out"):
+    with pytest.warns(RunWarning, match="'mission'.: it is text"):
         pcpg.train(Matching, config=PCPG | {"exploit": {"num_rounds": 0}})
 
 
@@ -95,7 +95,7 @@ def test_an_interrupted_run_ends_as_one_left_alone(tmp_path, make):
 def test_a_run_of_a_function_needs_the_function_again(tmp_path, monkeypatch):
     path = tmp_path / "run"
     pcpg.train(Matching, "ppo", config={"ppo": PPO, "budget": 10, "visit_episodes": 4}, out=path)
-    monkeypatch.setattr(names, "_FUNCTIONS", names.Functions())  # as in another process
+    monkeypatch.setattr(names, "_FUNCTIONS", names.Functions("python", "env_fn"))  # as in another process
     loaded = pcpg.load(path)
     assert Matching.action_space.contains(loaded.policy.act({"cue": np.array([1, 2]), "mission": ""})), "it acts"
     with pytest.raises(InvalidOption, match=r"made by a Python function.*pcpg\.load\(folder, env_fn"):
@@ -178,7 +178,7 @@ def test_a_run_uses_the_functions_that_it_is_given_and_the_names_stay():
 
 def test_a_function_given_for_a_name_that_is_nobodys_is_known_from_then_on(monkeypatch):
     run = pcpg.train(paying(1.0), "ppo", config=BRIEF)
-    monkeypatch.setattr(names, "_FUNCTIONS", names.Functions())  # as in another process
+    monkeypatch.setattr(names, "_FUNCTIONS", names.Functions("python", "env_fn"))  # as in another process
     with pytest.raises(InvalidOption, match="must be an id or a function"):
         pcpg.load(run.path, env_fn=3)  # pyright: ignore[reportArgumentType]
     pcpg.load(run.path, env_fn=paying(2.0))
@@ -235,7 +235,7 @@ class Endless(gymnasium.Env):
 
 
 def test_a_time_limit_is_asked_for_where_there_is_none():
-    with pytest.raises(InvalidOption, match=r"has no time limit of its own.*--env\.max_steps"):
+    with pytest.raises(InvalidOption, match=r"declares no time limit.*--env\.max_steps"):
         pcpg.train(Endless, "ppo")
 
 
@@ -243,7 +243,7 @@ def test_a_time_limit_is_asked_for_where_there_is_none():
     ("env", "message"),
     [
         ("gymnasium:CartPole-v7", "did you mean 'CartPole-v1'"),
-        ("gymnasium:", "names no environment"),
+        ("gymnasium:", "is not an environment id"),
         ("gymnasium:nosuchmodule:X-v0", "nosuchmodule"),
         ("bsuite:deep_see", "bsuite has no environment 'deep_see'; valid: .*deep_sea"),
     ],

@@ -79,7 +79,7 @@ def test_an_altered_map_or_one_of_another_shape_is_named(begun: Path) -> None:
     with pytest.raises(DamagedFile, match=r"features\.safetensors: altered: its sha256 is .*, the checkpoint expects"):
         pcpg.resume(begun)
     write_arrays(path, {"other": first})
-    with pytest.raises(DamagedFile, match=r"features\.safetensors: not the feature map of this run: missing"):
+    with pytest.raises(DamagedFile, match=r"features\.safetensors: not this run's feature map: missing"):
         pcpg.resume(begun)
 
 

@@ -1,13 +1,15 @@
-"""What a person sees of a command in the terminal: tables, messages; and the JSON object of --json.
+"""The output of commands: tables and messages for the terminal, and the JSON object of --json.
 
-What needs JAX is imported for its types alone: this module loads at once.
+Modules that need JAX are imported for their types alone, so this one loads at once.
 """
 
 import contextlib
+import contextvars
 import json
+import os
+import sys
 import typing
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 from rich.console import Console, Group
@@ -16,42 +18,79 @@ from rich.text import Text
 
 from pcpg.runs.folder import RunFolder
 from pcpg.runs.metrics import read_metrics
-from pcpg.training.display import printable
+from pcpg.training.display import duration, printable, say
 
 if typing.TYPE_CHECKING:
+    from pathlib import Path
+
+    from pcpg.algorithms import Cost
     from pcpg.api import Evaluation, Run
     from pcpg.envs.registry import EnvironmentSpec
     from pcpg.reports.visits import CoverVisits
+    from pcpg.run_config import RunConfig
     from pcpg.runs.verify import Checked
 
 STOPPED = 130
-"""Exit code of a run that Ctrl-C interrupted, as shells have it."""
+"""Exit code of a run that Ctrl-C interrupted, as in shells."""
 
 FAILED = 3
-"""Exit code of a run that came to its end with seeds that failed."""
+"""Exit code of a run that finished with failed seeds."""
 
 
 def answer(console: Console, as_json: bool) -> Console:
-    """Where the answer for a person goes: to stdout, unless that is the JSON object's."""
+    """The console of the answer for a person: stdout, unless the JSON object goes there."""
     return console if as_json else Console()
 
 
-def loading(console: Console, doing: str = "loading ...") -> Any:
-    """Something to see while JAX is imported, which takes seconds, or while nothing else shows what is done."""
+def tell(console: Console, as_json: bool, shown: object, result: Mapping[str, object], code: int = 0) -> int:
+    """Give the answer of a command, a line or a table for a person and the JSON object; the exit code."""
+    out = answer(console, as_json)
+    if isinstance(shown, str):
+        say(out, shown)
+    else:
+        out.print(shown)
+    print_json(result, as_json)
+    return code
+
+
+def loading(console: Console, doing: str = "loading ...") -> contextlib.AbstractContextManager[object]:
+    """A spinner while JAX is imported or while nothing else shows progress."""
     return console.status(doing) if console.is_terminal else contextlib.nullcontext()
 
 
-def print_json(result: dict[str, Any], wanted: bool) -> None:
-    """Print the one JSON object on stdout, if it is wanted."""
+def print_json(result: Mapping[str, object], wanted: bool) -> None:
+    """Print the JSON object on stdout, if it is wanted."""
     if wanted:
-        print(json.dumps(result, allow_nan=False))
+        line, answers = json.dumps(result, allow_nan=False), _ANSWERS.get()
+        print(line) if answers is None else answers.append(line)
+
+
+_ANSWERS: contextvars.ContextVar[list[str] | None] = contextvars.ContextVar("answers", default=None)
+
+
+@contextlib.contextmanager
+def answers_apart() -> Iterator[list[str]]:
+    """Collect what `print_json` says in here; whatever else is printed, by other processes too, goes to stderr."""
+    answers: list[str] = []
+    token = _ANSWERS.set(answers)
+    with contextlib.suppress(OSError, ValueError):
+        sys.stdout.flush()
+    saved = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            yield answers
+    finally:
+        os.dup2(saved, 1)
+        os.close(saved)
+        _ANSWERS.reset(token)
 
 
 SHADES = "░▒▓█"
 
 
 def shade(share: float) -> str:
-    """A block whose darkness tells how often a grid cell was visited, relative to the most visited one."""
+    """A block whose darkness shows the visits of a grid cell, relative to the most visited one."""
     return "·" if share <= 0 else SHADES[min(3, int(share * 4))]
 
 
@@ -80,12 +119,12 @@ def _panels(counts: np.ndarray) -> list[str]:
 
 
 def result_table(folder: RunFolder) -> Table:
-    """A row per seed: what a finished run spent and reached."""
+    """A row per seed: the policies, steps and returns of a finished run."""
     from pcpg.training.trust import environment_of
 
     summary = folder.read_summary()
     solved = environment_of(folder).solved_return
-    # Where there is no return to reach, what was visited says how far the run came.
+    # Without a return that counts as solved, coverage shows how far the run came.
     rows = read_metrics(folder.metrics) if solved is None else []
     visited = {row["seed"]: row["coverage"] for row in rows if "coverage" in row}
     table = Table("seed")
@@ -116,8 +155,8 @@ def result_table(folder: RunFolder) -> Table:
 
 
 def verify_table(found: Iterable["Checked"]) -> Table:
-    """A row per file of a run: whether it is whole, what is wrong with it, and what that costs."""
-    table = Table("file", "state", "what is wrong", "what it costs")
+    """A row per file of a run: its state, the problem, and its consequence."""
+    table = Table("file", "state", "problem", "consequence")
     for one in found:
         style = "red" if one.state == "damaged" else None
         table.add_row(*(Text(printable(text)) for text in one), style=style)
@@ -139,7 +178,7 @@ def evaluation_table(run: "Run", played: "Evaluation") -> Table:
 
 
 def envs_table(entries: Iterable["EnvironmentSpec"]) -> Table:
-    """A row per environment: what it is, its options as flags with their defaults, its spaces."""
+    """A row per environment: a summary, its options as flags with their defaults, its spaces."""
     table = Table("environment", "what it is", show_lines=True)
     table.columns[0].no_wrap = True
     for entry in entries:
@@ -153,3 +192,46 @@ def envs_table(entries: Iterable["EnvironmentSpec"]) -> Table:
         facts.add_row("actions", entry.action_space)
         table.add_row(entry.id, Group(entry.summary, facts))
     return table
+
+
+def plan(config: "RunConfig", path: "Path") -> list[str]:
+    """The environment, if it is another library's; the result of a look; the schedule and its cost."""
+    from pcpg.envs.adapters.names import is_adapted
+
+    env, lines = config.make_env(), []
+    if is_adapted(config.env):
+        given = {name: value for name, value in config.env_options.items() if name not in ("num_envs", "workers")}
+        options = ", ".join(f"{name} {value}" for name, value in given.items() if value or name != "max_steps")
+        spaces = f"observations {env.observation_space}, actions {env.action_space}"
+        said = f" ({options})" if options else ""
+        lines.append(f"{config.env}{said}: {spaces}, up to {env.max_steps} steps per episode")
+    lines += [*config.looked["saw"], config.looked["chose"]] if config.looked else []
+    features = f"features {config.features}, " if config.agent.takes_features else ""
+    cost = config.agent.cost(env, config.limits)
+    parts = [f"plan: {features}{cost.words}; {in_words(cost, config)}", f"all settings: {path / 'config.json'}"]
+    return [*lines, "; ".join(parts)]
+
+
+def in_words(cost: "Cost", config: "RunConfig") -> str:
+    """The cost of a run, as far as known before the first round."""
+    from pcpg.budget import UNLIMITED
+
+    limits, parts = config.limits, []
+    most = limits.steps or cost.most_steps
+    if most < UNLIMITED:
+        each = f" (a round: up to {short(cost.round_steps)})" if cost.round_steps else ""
+        parts.append(f"{'about' if limits.steps or cost.is_estimate else 'at most'} {short(most)} steps per seed{each}")
+    if limits.seconds:
+        parts.append(f"{duration(limits.seconds)} in total")
+    if limits.until is not None:
+        parts.append(f"a seed stops at a return of {limits.until:g}")
+    return ", ".join(parts)
+
+
+def short(number: int) -> str:
+    """A number of steps as people write it: 950, 12k, 2.5M."""
+    for unit, scale in (("B", 10**9), ("M", 10**6), ("k", 10**3)):
+        if number >= scale:
+            value = number / scale
+            return f"{value:.1f}".rstrip("0").rstrip(".") + unit if value < 100 else f"{value:.0f}{unit}"
+    return str(number)

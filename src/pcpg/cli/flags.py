@@ -1,354 +1,234 @@
-"""The flags of the command line, made from dataclasses; those of `train` depend on environment and algorithm.
+"""Flags from dataclasses: words of the command line become nested mappings, which `config.from_plain` converts."""
 
-What needs JAX is imported where it is used: help and mistakes answer at once.
-"""
-
-import dataclasses
-import inspect
-import itertools
-import json
+import re
+import sys
 import typing
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import MISSING, is_dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from types import NoneType
+from typing import Annotated, Any, Literal, NamedTuple
 
-import tyro
+from pcpg.config import alternatives, entries_of, from_plain, item_kinds, meant, read_words, value_in
 
-from pcpg.cli.hints import advice, argument_help, flags_of
-
-if typing.TYPE_CHECKING:
-    from pcpg.practice.budget import Limits
-    from pcpg.run_config import RunConfig
-
-Flag = tyro.conf.FlagCreatePairsOff[bool]
-Folder = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="DIR", help="Run folder.")]
-JsonFlag = Annotated[Flag, tyro.conf.arg(help="Print one JSON object to stdout; everything else goes to stderr.")]
-StepsFlag = Annotated[str, tyro.conf.arg(metavar="STEPS")]
-TimeFlag = Annotated[str, tyro.conf.arg(metavar="TIME")]
-TrustFlag = Annotated[
-    Flag, tyro.conf.arg(help="Make an environment of a module that the folder names: you know where it comes from.")
-]
-LogFlag = Annotated[
-    tuple[Literal["tensorboard", "wandb"], ...],
-    tyro.conf.arg(help="Log to these besides metrics.jsonl; each needs the extra of its name."),
-]
-OnFlag = Annotated[str, tyro.conf.arg(metavar="local|ray|ray://HOST:PORT")]
-StorageFlag = Annotated[
-    Literal["auto", "shared", "ray"],
-    tyro.conf.arg(help="How runs come back from other machines: on storage that all see, or through Ray."),
-]
-
-
-HELP_ALL = "--help-all"
+HELP = ("-h", "--help")
 
 
 class Mistake(Exception):
-    """A command that cannot be carried out; the message says what was expected."""
+    """An invalid command; the message says what was expected."""
 
 
-def parse(kind: Any, arguments: list[str], program: str) -> Any:
-    """A dataclass from arguments; --help and unknown flags end the process with a message."""
-    config = (tyro.conf.AvoidSubcommands,)
-    try:
-        made, unknown = tyro.cli(kind, args=arguments, prog=program, config=config, return_unknown_args=True)
-    except ValueError as error:  # a value that its dataclass refuses
-        raise Mistake(str(error)) from error
+class Arg(NamedTuple):
+    """The form of a flag, if its type does not suffice: a note in `Annotated`."""
+
+    metavar: str = ""
+    help: str = ""  # by default the string below the field
+    positional: bool = False
+    aliases: tuple[str, ...] = ()
+
+
+class Flag(NamedTuple):
+    """A setting on the command line."""
+
+    path: str  # "explore.bonus_coef"
+    kind: Any
+    default: Any
+    arg: Arg
+
+    @property
+    def name(self) -> str:
+        return f"--{self.path}".replace("_", "-")
+
+    @property
+    def is_switch(self) -> bool:
+        return self.kinds == (bool,)
+
+    @property
+    def kinds(self) -> tuple[Any, ...]:
+        """The kinds of its values, None left out."""
+        return tuple(one for one in alternatives(self.kind) if one is not NoneType)
+
+    @property
+    def takes_many(self) -> bool:
+        return any(item_kinds(one, 0) is not None for one in self.kinds)
+
+    def spellings(self) -> dict[str, bool]:
+        """All spellings, and whether each turns it on."""
+        part, dot, last = self.name.rpartition(".")
+        negated = f"{part}.no-{last}" if dot else f"--no-{self.name[2:]}"
+        return dict.fromkeys((self.name, *self.arg.aliases), True) | ({negated: False} if self.is_switch else {})
+
+
+Found = dict[str, bool | list[str]]
+"""The words of each flag by its path; True or False for a switch."""
+
+
+class Section(NamedTuple):
+    """The flags of one dataclass or function."""
+
+    kind: Any
+    title: str
+    flags: tuple[Flag, ...]
+
+
+class Part(NamedTuple):
+    """Settings filled in by flags."""
+
+    kind: Any  # a dataclass, a function whose keyword arguments are the settings, or dict: any options
+    default: Any = None
+    prefix: str = ""  # of its flags, such as "env"
+    title: str = "options"
+    args: Mapping[str, Arg] = {}  # in place of its fields' own, by path
+
+    def sections(self) -> list[Section]:
+        """Its flags and those of the parts of its dataclass."""
+        return [] if self.kind is dict else list(_sections(self.kind, self.default, self.prefix, self.title, self.args))
+
+
+def _sections(kind: object, settings: object, prefix: str, title: str, args: Mapping[str, Arg]) -> Iterator[Section]:
+    own, inner = [], []
+    for name, entry in entries_of(kind).items():
+        value, path = value_in(settings, name, entry), f"{prefix}.{name}" if prefix else name
+        if is_dataclass(value):
+            inner.append((type(value), value, path, path, args))
+        elif _is_simple(entry.kind):
+            notes = getattr(entry.kind, "__metadata__", ())
+            arg = next((note for note in notes if isinstance(note, Arg)), Arg())
+            own.append(Flag(path, entry.kind, value, args.get(path, arg)))
+    yield Section(kind, title, tuple(own))
+    for part in inner:
+        yield from _sections(*part)
+
+
+def _is_simple(kind: object) -> bool:
+    """Whether words can stand for values of a kind."""
+    items = [item_kinds(one, 1) or [one] for one in alternatives(kind)]
+    simple = (int, float, bool, str, Path, NoneType)
+    return all(one in simple or typing.get_origin(one) is Literal for many in items for one in many)
+
+
+def parse(kind: object, arguments: Sequence[str], program: str) -> Any:
+    """A dataclass from arguments; --help ends the process."""
+    return parse_parts([Part(kind)], arguments, program)[0]
+
+
+def parse_parts(parts: Sequence[Part], arguments: Sequence[str], program: str, about: str = "") -> list[Any]:
+    """The settings of each part from shared arguments; an error suggests the nearest flag."""
+    sections = [part.sections() for part in parts]
+    if set(HELP) & set(arguments):
+        from pcpg.cli.help import print_help
+
+        print_help(program, [section for group in sections for section in group], about or parts[0].kind.__doc__)
+        sys.exit(0)
+    flags = [[flag for section in group for flag in section.flags] for group in sections]
+    every = [flag for group in flags for flag in group]
+    found, unknown = collect(arguments, every, [part.prefix for part in parts if part.kind is dict])
     if unknown:
-        hint = advice(unknown, flags_of(kind))
-        raise Mistake(f"Unrecognized options: {', '.join(unknown)}{f'; {hint}' if hint else ''} (see {program} --help)")
-    return made
-
-
-@dataclasses.dataclass(frozen=True)
-class TrainFlags:
-    """The flags of `train` that every environment and algorithm has."""
-
-    environment: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="ENV")]
-    """Environment id; `pcpg envs` lists them with their options. Others': gymnasium:ID, bsuite:NAME, gymnax:NAME."""
-    algo: str = "auto"
-    """Algorithm."""
-    seeds: int = 1
-    """Number of seeds, all trained in one program."""
-    seed: int = 0
-    """The first seed."""
-    out: Annotated[str, tyro.conf.arg(metavar="DIR")] = ""
-    """Run folder to create; by default a new one under runs/."""
-    config: Annotated[str, tyro.conf.arg(metavar="FILE")] = ""
-    """JSON file with settings, or a run's config.json; flags override its entries."""
-    steps: StepsFlag = ""
-    """Environment steps of each seed, as in 500k, 1M or 2.5M; the schedule of rounds follows from it."""
-    time: TimeFlag = ""
-    """Time for the whole run, as in 90s, 10m or 1.5h; the result then depends on the machine."""
-    until: float | None = None
-    """End a seed when a policy's mean return over its counted episodes is at least this."""
-    trust: TrustFlag = False
-    lanes: int = 0
-    """How many seeds run side by side; 0 chooses by the device."""
-    devices: int = 0
-    """Over how many devices seeds are spread; 0: all that JAX sees. The result is the same."""
-    workers: int | None = None
-    """Processes that play the episodes of an environment which is stepped on the host; short for --env.workers."""
-    on: OnFlag = "local"
-    """Where these are: processes of this machine, or actors on a Ray cluster; the result is the same."""
-    log: LogFlag = ()
-    json: JsonFlag = False
-
-
-def read_train_flags(arguments: list[str], notice: Callable[[str], None]) -> tuple["RunConfig", TrainFlags]:
-    """The configuration that the arguments of `train` ask for, checked, and the flags beside it."""
-    from pcpg.run_config import RunConfig
-
-    wanted = {"-h", "--help", HELP_ALL} & set(arguments)
-    given, words = _given_config([word for word in arguments if word not in wanted], notice, for_help=bool(wanted))
-    if wanted:
-        parse(_train_type(given, short=HELP_ALL not in wanted), [*words, "--help"], "pcpg train")
-    flags = parse(_train_type(given), words, "pcpg train")
-    features = {}
-    if hasattr(flags, "features"):
-        options = dict(given.feature_options) | dataclasses.asdict(flags.phi)
-        features = {"features": flags.features, "feature_seed": flags.feature_seed, "feature_options": options}
-    config = RunConfig(
-        env=given.env,
-        algo=given.algo,
-        agent=flags.agent,
-        env_options=_env_options(flags, given) | _workers(flags, given),
-        seed=flags.seed,
-        seeds=flags.seeds,
-        lanes=flags.lanes,
-        limits=_limits(flags, given),
-        looked=given.looked,
-        **features,
-    )
-    return config.resolved(), flags
-
-
-def _workers(flags: TrainFlags, given: "RunConfig") -> dict[str, Any]:
-    """How many processes play episodes, where that is said, and an environment that has any use for them."""
-    from pcpg.envs.adapters.names import is_on_host
-    from pcpg.envs.adapters.places import LOCAL, check_place
-
-    check_place(flags.on)
-    if not is_on_host(given.env) and (flags.workers is not None or flags.on != LOCAL):
-        raise Mistake(f"{given.env} is compiled, and plays its episodes where it learns: it has no workers")
-    workers = given.env_options.get("workers", 0) if flags.workers is None else flags.workers
-    if flags.on != LOCAL and not workers:
-        raise Mistake(f"--on {flags.on} is where workers are: say how many, as in --workers 8")
-    return {} if flags.workers is None else {"workers": workers}
-
-
-def _limits(flags: TrainFlags, given: "RunConfig") -> "Limits":
-    """Those of the flags, and of the file where there is no flag."""
-    from pcpg.api import limits_of
-
-    flagged = limits_of(flags.steps or None, flags.time or None, flags.until)
-    changes = {name: value for name, value in dataclasses.asdict(flagged).items() if value}
-    return dataclasses.replace(given.limits, **changes)
-
-
-def _given_config(
-    arguments: list[str], notice: Callable[[str], None], *, for_help: bool = False
-) -> tuple["RunConfig", list[str]]:
-    """The settings that decide which other flags there are, and the arguments with ENV among them."""
-    from pcpg.envs.adapters.names import is_adapted, outside_module
-    from pcpg.run_config import RunConfig
-
-    words = _without_auto(arguments)
-    file = value_of(words, "--config")
-    given = _read_config(Path(file)) if file else {}
-    env_id = _environment_in(words)
-    if env_id is None and "env" in given:
-        words.insert(0, str(given["env"]))
-    elif env_id is None and for_help:
-        env_id = "CombinationLock-v0"
-    elif env_id is None:
-        raise Mistake("name an environment first, as in `pcpg train CombinationLock-v0`; `pcpg envs` lists them")
-    # Another environment, algorithm or feature map than the file's has other settings.
-    for entry, settings, value in (
-        ("env", "env_options", env_id),
-        ("algo", "agent", value_of(words, "--algo")),
-        ("features", "feature_options", value_of(words, "--features")),
-    ):
-        if value is None:
+        advice = _advice(unknown, every)
+        raise Mistake(f"Unrecognized options: {', '.join(unknown)}{advice} (see {program} --help)")
+    required = [flag for flag in every if flag.default is MISSING and flag.path not in found]
+    if absent := [flag.arg.metavar or flag.name for flag in required]:
+        raise Mistake(f"Missing from {program}: {', '.join(absent)} (see {program} --help)")
+    made = []
+    for part, group in zip(parts, flags, strict=True):
+        if part.kind is dict:
+            made.append(dict(part.default or {}) | open_options(part.prefix, found))
             continue
-        if given.get(entry, value) != value and given.pop(settings, None):
-            notice(f"{value}: '{settings}' in {file} belongs to {given[entry]} and is left out")
-        given[entry] = value
-    if env_id is None and "--trust" not in words:
-        options = given.get("env_options", {})
-        module = outside_module(str(given["env"]), options if isinstance(options, Mapping) else {})
-        if module is not None:
-            raise Mistake(
-                f"{file} names the environment {given['env']!r}: making it would import {module}, and with it run "
-                "code. If you know where the file comes from, add --trust"
-            )
-    if is_adapted(str(given["env"])):
-        options, words = free_options(words)
-        given["env_options"] = dict(given.get("env_options", {})) | options
-    if "algo" not in given and not for_help and not _sets_anything(words) and not {"agent", "features"} & given.keys():
-        given |= _chosen(given, words)
-    return RunConfig.from_json(given), words
+        own = {flag.path.removeprefix(f"{part.prefix}."): found[flag.path] for flag in group if flag.path in found}
+        where = f"--{part.prefix}" if part.prefix else ""
+        made.append(from_plain(part.kind, nested(own), where, part.default, text=True))
+    return made
 
 
-def _without_auto(arguments: list[str]) -> list[str]:
-    """The arguments without `--algo auto`, which is what happens where none is named."""
-    words = [word for word in arguments if word != "--algo=auto"]
-    while ("--algo", "auto") in itertools.pairwise(words):
-        at = list(itertools.pairwise(words)).index(("--algo", "auto"))
-        words[at : at + 2] = []
-    return words
+def nested(values: Mapping[str, object]) -> dict[str, Any]:
+    """A mapping of dotted names as nested mappings."""
+    whole: dict[str, Any] = {}
+    for path, value in values.items():
+        *parts, last = path.split(".")
+        place = whole
+        for part in parts:
+            place = place.setdefault(part, {})
+        place[last] = value
+    return whole
 
 
-def _sets_anything(words: list[str]) -> bool:
-    """Whether an argument is a setting of an algorithm, which only the one has that it belongs to."""
-    known = {field.name for field in dataclasses.fields(TrainFlags)}
-    names = (word.removeprefix("--").partition("=")[0] for word in words if word.startswith("--"))
-    return any(name.replace("-", "_") not in known for name in names)
+def collect(arguments: Sequence[str], flags: Sequence[Flag], open_to: Sequence[str] = ()) -> tuple[Found, list[str]]:
+    """The words of each flag by its path, and the remaining words.
 
+    With `open_to` every flag with one of these prefixes, such as `--env.KEY`, takes a value.
+    """
+    known = {name: (flag, is_on) for flag in flags for name, is_on in flag.spellings().items()}
+    waiting = [flag for flag in flags if flag.arg.positional]
+    found: Found = {}
+    unknown, rest = [], deque(arguments)
 
-def _chosen(given: Mapping[str, Any], words: list[str]) -> dict[str, Any]:
-    """What a look at the environment chooses, for the budget that is asked for."""
-    from pcpg.api import limits_of
-    from pcpg.config import from_plain
-    from pcpg.practice.budget import Limits
-    from pcpg.run_config import chosen_by_a_look
+    def take() -> list[str]:
+        words = []
+        while rest and not is_flag(rest[0]):
+            words.append(rest.popleft())
+        return words
 
-    asked = limits_of(value_of(words, "--steps"), value_of(words, "--time"), None)
-    in_file = from_plain(Limits, given.get("limits", {}), "limits")
-    limits = asked if asked.steps or asked.seconds else in_file
-    seed = value_of(words, "--seed") or str(given.get("seed", 0))
-    return chosen_by_a_look(given["env"], given.get("env_options", {}), limits, int(seed) if seed.isdigit() else 0)
-
-
-def free_options(words: list[str]) -> tuple[dict[str, Any], list[str]]:
-    """The flags `--env.KEY VALUE` of an environment of another library, whose options are not known here; the rest."""
-    options, rest, index = {}, [], 0
-    while index < len(words):
-        name, equals, value = words[index].partition("=")
-        if not name.startswith("--env."):
-            rest.append(words[index])
+    while rest:
+        word = rest.popleft()
+        name, equals, value = word.partition("=")
+        flag, is_on = known.get(name.replace("_", "-"), (None, True))
+        path = flag.path if flag else name.removeprefix("--").replace("-", "_")
+        if not is_flag(word) and waiting:
+            flag = waiting.pop(0)
+            found[flag.path] = [word, *(take() if flag.takes_many else [])]
+        elif not is_flag(word):
+            unknown.append(word)
+        elif flag is None and not path.startswith(tuple(f"{prefix}." for prefix in open_to)):
+            unknown += [word, *take()]
+        elif equals:
+            found[path] = [value]
+        elif flag and flag.is_switch:
+            found[path] = is_on
+        elif flag and flag.takes_many:
+            found[path] = take()
+        elif not rest or is_flag(rest[0]):
+            raise Mistake(f"{name} needs a value")
         else:
-            if not equals:
-                index += 1
-                if index == len(words):
-                    raise Mistake(f"{name} needs a value")
-                value = words[index]
-            options[name.removeprefix("--env.").replace("-", "_")] = _literal(value)
-        index += 1
-    return options, rest
+            found[path] = [rest.popleft()]
+    return found, unknown
 
 
-def _literal(text: str) -> Any:
-    """A value as it is written in JSON or in Python; else the text itself."""
-    try:
-        return json.loads({"True": "true", "False": "false", "None": "null"}.get(text, text))
-    except ValueError:
-        return text
+def open_options(prefix: str, found: Found) -> dict[str, object]:
+    """The options of another library, whose types are unknown: values as written in JSON, or text."""
+    own = {path: words for path, words in found.items() if path.startswith(f"{prefix}.")}
+    return {path.removeprefix(f"{prefix}."): read_words(Any, words) for path, words in own.items()}
 
 
-def _env_options(flags: Any, given: "RunConfig") -> dict[str, Any]:
-    if not hasattr(flags, "env"):
-        return dict(given.env_options)
-    return {field.name: getattr(flags.env, field.name) for field in dataclasses.fields(flags.env)}
+def is_flag(word: str) -> bool:
+    """Whether a word is the name of a flag and not a value, such as a negative number."""
+    return word.startswith("--") or re.fullmatch("-[A-Za-z]", word) is not None
 
 
-def _train_type(given: "RunConfig", *, short: bool = False) -> Any:
-    """The dataclass of the flags of `train`, for this environment and this algorithm; the short one is for help."""
-    from pcpg.algorithms import ALGORITHMS
-    from pcpg.config import PCPGConfig
-    from pcpg.envs.adapters.names import is_adapted
-    from pcpg.features import FEATURES
-
-    env = given.make_env()
-    fields: list[Any] = []
-    about = "Other environments and algorithms have other flags: name them before --help."
-    if is_adapted(given.env):
-        listing = ", ".join(f"{name} ({value})" for name, value in given.env_options.items())
-        about += f" Set the environment's options with --env.KEY VALUE; now: {listing}."
-    else:
-        fields.append(("env", type(env), dataclasses.field(default=env)))
-    if isinstance(given.agent, PCPGConfig):
-        names = Annotated[Literal[tuple(FEATURES)], tyro.conf.arg(help="Feature map phi of the cover's covariances.")]
-        seed = Annotated[int, tyro.conf.arg(help="Seed of a random feature map; one map serves all seeds.")]
-        phi = _phi_type(FEATURES[given.features], given.feature_options)
-        fields += [
-            ("features", names, dataclasses.field(default=given.features)),
-            ("feature_seed", seed, dataclasses.field(default=given.feature_seed)),
-            *([] if short else [("phi", phi, dataclasses.field(default=phi()))]),
-        ]
-    without_prefix = Annotated[type(given.agent), tyro.conf.arg(name="")]
-    if short:
-        parts = [field.name for field in dataclasses.fields(given.agent)]
-        about += f" Every other setting ({', '.join(parts)} and those of the features): {HELP_ALL}."
-    else:
-        fields.append(("agent", without_prefix, dataclasses.field(default=given.agent)))
-    about_algos = "auto: pcpg, or on the host what a look chooses; " + "; ".join(
-        f"{name}: {algorithm.about}" for name, algorithm in ALGORITHMS.items()
-    )
-    algos = Annotated[Literal["auto", *ALGORITHMS], tyro.conf.arg(help=f"{about_algos}.")]
-    fields.append(("algo", algos, dataclasses.field(default=given.algo)))
-    fields += [
-        (field.name, field.type, dataclasses.field(default=getattr(given, field.name)))
-        for field in dataclasses.fields(TrainFlags)
-        if field.name in ("seeds", "seed", "lanes")
-    ]
-    made = dataclasses.make_dataclass("Train", fields, bases=(TrainFlags,), frozen=True)
-    made.__doc__ = f"Train {given.algo} on {given.env} and write a run folder.\n\n{about}"
-    return made
+def _advice(unknown: Sequence[str], flags: Sequence[Flag]) -> str:
+    """Suggestions for unknown flags."""
+    paths, said = {flag.path: flag.name for flag in flags}, ""
+    for word in (word.partition("=")[0] for word in unknown if is_flag(word)):
+        near = meant(word.removeprefix("--").replace("-", "_"), paths)
+        said += f"; did you mean {paths[near]} for {word}?" if near else ""
+    return said
 
 
-def _phi_type(build: Callable[..., Any], given: Mapping[str, Any]) -> Any:
-    """The dataclass of a feature map's own flags: those of its options that a flag can hold."""
-    simple = (int, float, bool, str, float | None, int | None)
-    said = argument_help(build)
-    fields: list[Any] = [
-        (
-            name,
-            Annotated[option.annotation, tyro.conf.arg(help=said.get(name))],
-            dataclasses.field(default=given.get(name, option.default)),
-        )
-        for name, option in inspect.signature(build).parameters.items()
-        if option.kind is option.KEYWORD_ONLY and option.annotation in simple
-    ]
-    made = dataclasses.make_dataclass("Phi", fields, frozen=True)
-    made.__doc__ = "Feature-map options."
-    return made
+# Shared flags.
 
-
-def _environment_in(words: list[str]) -> str | None:
-    """ENV: the first argument, or after flags the first that is a known id and no folder's name."""
-    from pcpg.envs.adapters.names import is_adapted
-    from pcpg.envs.registry import spec
-
-    if words and not words[0].startswith("-"):
-        return words[0]
-    known = {entry.id for entry in spec()}
-    pairs = itertools.pairwise(words)
-    return next((word for flag, word in pairs if (word in known or is_adapted(word)) and flag != "--out"), None)
-
-
-def value_of(arguments: list[str], flag: str) -> str | None:
-    """The value of a flag, given as `flag VALUE` or `flag=VALUE`; of the last one, where there are several."""
-    value = None
-    for index, argument in enumerate(arguments):
-        if argument == flag:
-            if index + 1 == len(arguments) or arguments[index + 1].startswith("--"):
-                raise Mistake(f"{flag} needs a value")
-            value = arguments[index + 1]
-        elif argument.startswith(f"{flag}="):
-            value = argument.split("=", 1)[1]
-    return value
-
-
-def _read_config(path: Path) -> dict[str, Any]:
-    """A configuration file: a plain JSON object, or the config.json of a run."""
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise Mistake(f"--config {path}: {error.strerror}") from error
-    except ValueError as error:
-        raise Mistake(f"--config {path} is not JSON: {error}") from error
-    if isinstance(data, dict) and "format_version" in data:
-        data = data.get("content")
-    if not isinstance(data, dict):
-        raise Mistake(f"--config {path} must hold a JSON object, got a {type(data).__name__}")
-    return data
+Folder = Annotated[str, Arg("DIR", "Run folder.", positional=True)]
+JsonFlag = Annotated[bool, Arg(help="Print one JSON object to stdout and everything else to stderr.")]
+StepsFlag = Annotated[str, Arg("STEPS")]
+TimeFlag = Annotated[str, Arg("TIME")]
+TrustFlag = Annotated[
+    bool, Arg(help="Import the environment module named in the run folder. Use only for runs you trust.")
+]
+LogFlag = Annotated[
+    tuple[Literal["tensorboard", "wandb"], ...],
+    Arg(help="Also log to these services; each needs the extra of the same name."),
+]
+OnFlag = Annotated[str, Arg("local|ray|ray://HOST:PORT")]
+StorageFlag = Annotated[
+    Literal["auto", "shared", "ray"],
+    Arg(help="How runs return from other machines: through shared storage or through Ray."),
+]

@@ -1,24 +1,17 @@
-"""The commands that look at runs and environments: evaluate, show, report, video, export, envs."""
+"""The commands that inspect runs and environments: evaluate, show, verify, report, video, export, envs."""
 
 import dataclasses
 import typing
 import warnings
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-import tyro
 from rich.console import Console
 
-from pcpg.cli.display import (
-    answer,
-    envs_table,
-    evaluation_table,
-    loading,
-    print_json,
-    verify_table,
-    visits_table,
-)
-from pcpg.cli.flags import Flag, Folder, JsonFlag, Mistake, TrustFlag
+from pcpg.cli.display import answer, envs_table, evaluation_table, loading, print_json, tell, verify_table, visits_table
+from pcpg.cli.flags import Arg, Folder, JsonFlag, Mistake, Part, TrustFlag, parse_parts
+from pcpg.envs.functions import load
+from pcpg.runs.disk import check_output
 from pcpg.runs.folder import RunFolder
 from pcpg.runs.verify import DAMAGED, verify
 from pcpg.training.display import say
@@ -26,9 +19,10 @@ from pcpg.training.display import say
 if typing.TYPE_CHECKING:
     from pcpg.api import Run
 
-SeedFlag = Annotated[int | None, tyro.conf.arg(help="Which seed; by default the first.")]
-GreedyFlag = Annotated[Flag, tyro.conf.arg(help="Take the most likely action instead of sampling one.")]
-BestFlag = Annotated[Flag, tyro.conf.arg(help="The best policy by its evaluations in training, not the final one.")]
+EXPORTER = "pcpg_lab.minari:save"
+SeedFlag = Annotated[int | None, Arg(help="Seed; by default the first.")]
+GreedyFlag = Annotated[bool, Arg(help="Take the most likely action instead of sampling one.")]
+BestFlag = Annotated[bool, Arg(help="Use the policy with the best evaluation in training instead of the final one.")]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,9 +40,8 @@ class Evaluate:
     def __call__(self, console: Console) -> int:
         run = _run_to_play(self.dir, console, self.episodes, self.trust)
         played = run.evaluate(self.episodes, greedy=self.greedy, best=self.best)
-        answer(console, self.json).print(evaluation_table(run, played))
         result = {
-            "run": str(run.path),
+            "run": run.folder.name,
             "env": run.config.env,
             "algo": run.config.algo,
             "seeds": list(played.seeds),
@@ -59,17 +52,16 @@ class Evaluate:
             "standard_error": played.standard_error,
             "env_steps": played.env_steps,
         }
-        print_json(result, self.json)
-        return 0
+        return tell(console, self.json, evaluation_table(run, played), result)
 
 
 @dataclasses.dataclass(frozen=True)
 class Show:
-    """Show where the policies of a cover went: visits by grid cell, for each policy and for the weighted cover."""
+    """Show where the policies of a cover go: visits by grid cell, for each policy and for the weighted cover."""
 
     dir: Folder
     seed: SeedFlag = None
-    png: Annotated[str, tyro.conf.arg(metavar="FILE")] = ""
+    png: Annotated[str, Arg("FILE")] = ""
     """Also save a picture to this file."""
     json: JsonFlag = False
 
@@ -81,28 +73,30 @@ class Show:
         if seed not in range(first, first + count):
             raise Mistake(f"the run has seeds {first} to {first + count - 1}, got {seed}")
         _check_parent(self.png, "picture")
+        if self.png and Path(self.png).suffix != ".png":
+            raise Mistake(f"--png must name a .png file, got {self.png}")
+        if self.png:
+            check_output(Path(self.png), b"\x89PNG")
         with loading(console):
             from pcpg.reports.visits import draw_visits, read_visits
         visits = read_visits(folder, seed, lambda text: say(console, text, "yellow"))
-        answer(console, self.json).print(visits_table(visits))
         if self.png:
             draw_visits(visits, Path(self.png))
             say(console, f"picture: {self.png}")
         result = {
-            "run": str(folder.path),
+            "run": folder.name,
             "seed": seed,
             "covered": visits.covered,
             "weights": visits.weights.tolist(),
             "returns": visits.returns.tolist(),
             "visits": visits.counts.tolist(),
         }
-        print_json(result | ({"png": self.png} if self.png else {}), self.json)
-        return 0
+        return tell(console, self.json, visits_table(visits), result | ({"png": self.png} if self.png else {}))
 
 
 @dataclasses.dataclass(frozen=True)
 class Verify:
-    """Say what of a run folder is whole, what is not, and what that costs; exit code 1 where something is damaged."""
+    """Check a run folder for missing or corrupted files; exit code 1 if there are any."""
 
     dir: Folder
     json: JsonFlag = False
@@ -114,19 +108,19 @@ class Verify:
         out = answer(console, self.json)
         out.print(verify_table(found))
         if not folder.is_sealed and folder.damage is None:
-            say(out, f"{folder.path} is unsealed: a version without manifests wrote it; `pcpg resume` seals a run")
-        say(out, f"{folder.path}: {f'{len(bad)} of {len(found)} files are damaged' if bad else 'whole'}")
+            say(out, f"{folder.name} is unsealed: a version without manifests wrote it; `pcpg resume` seals it")
+        said = f"{folder.name}: {f'{len(bad)} of {len(found)} files are damaged' if bad else 'intact'}"
         files = [one._asdict() for one in found]
-        print_json({"run": str(folder.path), "whole": not bad, "sealed": folder.is_sealed, "files": files}, self.json)
-        return 1 if bad else 0
+        result = {"run": folder.name, "whole": not bad, "sealed": folder.is_sealed, "files": files}
+        return tell(console, self.json, said, result, code=1 if bad else 0)
 
 
 @dataclasses.dataclass(frozen=True)
 class Report:
     """Write a report of one or more runs as one HTML page: curves, the cover and its certificate, visits, settings."""
 
-    dirs: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="DIR [DIR ...]", help="Run folders.")]
-    out: Annotated[str, tyro.conf.arg(metavar="FILE")] = ""
+    dirs: Annotated[tuple[str, ...], Arg("DIR [DIR ...]", "Run folders.", positional=True)] = ()
+    out: Annotated[str, Arg("FILE")] = ""
     """File to write; by default report.html in the run folder, or in the current folder for several runs."""
     json: JsonFlag = False
 
@@ -137,30 +131,29 @@ class Report:
             RunFolder.open(folder)
         _check_parent(self.out, "page")
         if self.out and Path(self.out).is_dir():
-            raise Mistake(f"{self.out} is a folder: name the file of the page, as in {self.out}/report.html")
+            raise Mistake(f"{self.out} is a folder: give a file, as in {self.out}/report.html")
         with loading(console):
             from pcpg.reports.page import write_report
         path, runs = write_report(self.dirs, self.out or None)
         for run in runs:
             for note in run.notes:
                 say(console, f"{run.path}: {note}", "yellow")
-        say(answer(console, self.json), f"report: {path}")
         notes = {str(run.path): list(run.notes) for run in runs}
-        print_json({"report": str(path), "runs": [str(run.path) for run in runs], "notes": notes}, self.json)
-        return 0
+        result = {"report": str(path), "runs": [str(run.path) for run in runs], "notes": notes}
+        return tell(console, self.json, f"report: {path}", result)
 
 
 @dataclasses.dataclass(frozen=True)
 class Video:
-    """Record episodes of a policy as a video: the final policy of a seed, its best, or one of its cover."""
+    """Record episodes of a policy as a video: the final policy of a seed, its best, or a member of its cover."""
 
     dir: Folder
-    out: Annotated[str, tyro.conf.arg(metavar="FILE")] = "video.gif"
+    out: Annotated[str, Arg("FILE")] = "video.gif"
     """A .gif, or an .mp4 with the extra `video`."""
     seed: SeedFlag = None
     best: BestFlag = False
     member: int | None = None
-    """A member of the cover by its number, instead of the final policy."""
+    """Number of a member of the cover, in place of the final policy."""
     episodes: int = 1
     """Number of episodes."""
     greedy: GreedyFlag = False
@@ -178,11 +171,10 @@ class Video:
             )
         if self.best and self.member is not None:
             raise Mistake("give either --best or --member, not both")
+        path = Path(self.out).absolute()  # before an environment runs, which may change the current folder
         run = _run_to_play(self.dir, console, self.episodes, self.trust)
         with loading(console):
-            from pcpg.play.episodes import chosen_policies
-            from pcpg.play.video import check_video, record, write_video
-        path = Path(self.out)
+            from pcpg.play import check_video, chosen_policies, record, write_video
         check_video(path)
         which = "best" if self.best else "final" if self.member is None else "cover"
         policies, _ = chosen_policies(run, which, self.seed)
@@ -196,23 +188,22 @@ class Video:
         if len(frames) == self.max_frames:
             say(console, f"cut after {self.max_frames} frames; raise --max-frames for more", "yellow")
         write_video(frames, path, self.fps)
-        say(answer(console, self.json), f"video: {path}, {len(frames)} frames")
-        print_json({"video": str(path), "frames": len(frames), "seed": seed, "returns": returns}, self.json)
-        return 0
+        result = {"video": self.out, "frames": len(frames), "seed": seed, "returns": returns}
+        return tell(console, self.json, f"video: {self.out}, {len(frames)} frames", result)
 
 
 @dataclasses.dataclass(frozen=True)
 class Export:
-    """Save episodes as a Minari dataset: played by the policies of a cover, drawn by their weights, or those kept."""
+    """Save episodes as a Minari dataset, played by policies of a cover or kept from exploration."""
 
     dir: Folder
-    out: Annotated[str, tyro.conf.arg(metavar="DIR")] = "datasets"
+    out: Annotated[str, Arg("DIR")] = "datasets"
     """Folder of datasets; Minari finds them with MINARI_DATASETS_PATH set to it."""
     id: str = ""
     """Dataset id; by default pcpg/ENV/POLICY-v0."""
     policy: Literal["cover", "final", "best", "kept"] | None = None
-    """Who plays: the cover, the final policy, or the best one by its evaluations in training; kept: nobody, these are
-    the episodes of exploration that `pcpg-replay` kept. By default the cover, or kept where there are such episodes."""
+    """Source of the episodes: policies of the cover, drawn by their weights; the final policy; the policy with the best
+    evaluation in training; or the kept episodes of exploration. By default kept if the run has any, else cover."""
     seed: SeedFlag = None
     episodes: int | None = None
     """Number of episodes; by default 100, or all that were kept."""
@@ -221,54 +212,36 @@ class Export:
     json: JsonFlag = False
 
     def __call__(self, console: Console) -> int:
+        out = Path(self.out).absolute()
         run = _run_to_play(self.dir, console, 100 if self.episodes is None else self.episodes, self.trust)
         with loading(console):
-            from pcpg.play.dataset import check_export, default_id, export, export_data
-        run.check_seed(self.seed)
-        which = self.policy or ("kept" if run.keeps_data else "cover")
-        out, name = Path(self.out), self.id or default_id(run, which)
-        check_export(out, name)
-        if which == "kept":
-            dataset = export_data(run, out, seed=self.seed, episodes=self.episodes, dataset_id=name)
-        else:
-            own = {"seed": self.seed, "episodes": self.episodes or 100, "greedy": self.greedy, "dataset_id": name}
-            dataset = export(run, out, which=which, **own)
+            save = load(EXPORTER)
+        played = {"seed": self.seed, "episodes": self.episodes, "greedy": self.greedy}
+        name, dataset = save(run, out, which=self.policy, dataset_id=self.id or None, **played)
         episodes, steps = int(dataset.total_episodes), int(dataset.total_steps)
-        say(answer(console, self.json), f"dataset: {name} in {out}, {episodes} episodes, {steps:,} steps")
-        print_json({"dataset": name, "folder": str(out), "episodes": episodes, "steps": steps}, self.json)
-        return 0
+        result = {"dataset": name, "folder": self.out, "episodes": episodes, "steps": steps}
+        return tell(console, self.json, f"dataset: {name} in {self.out}, {episodes} episodes, {steps:,} steps", result)
 
 
 @dataclasses.dataclass(frozen=True)
 class Envs:
-    """List the environments that can be trained on, with their options."""
+    """List the environments and their options."""
 
-    all: Flag = False
-    """Include the probe environments that the tests use."""
     json: JsonFlag = False
 
     def __call__(self, console: Console) -> int:
         with loading(console):
             from pcpg.envs.registry import spec
-        entries = [entry for entry in spec() if self.all or not entry.hidden]
-        answer(console, self.json).print(envs_table(entries))
-        listing: list[dict[str, Any]] = [
-            {
-                "id": entry.id,
-                "summary": entry.summary,
-                "options": {option.name: None if option.required else option.default for option in entry.options},
-                "observation_space": entry.observation_space,
-                "action_space": entry.action_space,
-                "max_steps": entry.max_steps,
-            }
-            for entry in entries
-        ]
-        print_json({"envs": listing}, self.json)
-        return 0
+        entries = spec()
+        listing = []
+        for entry in entries:
+            options = {option.name: None if option.required else option.default for option in entry.options}
+            listing.append(entry._asdict() | {"options": options})
+        return tell(console, self.json, envs_table(entries), {"envs": listing})
 
 
 def _run_to_play(path: str, console: Console, episodes: int, trust: bool) -> "Run":
-    """The run in a folder, of which so many episodes are to be played; one that is not finished is said to be so."""
+    """The run in a folder, for so many episodes; a notice if it is not finished."""
     if episodes < 1:
         raise Mistake(f"episodes must be at least 1, got {episodes}")
     folder = RunFolder.open(path)
@@ -281,11 +254,45 @@ def _run_to_play(path: str, console: Console, episodes: int, trust: bool) -> "Ru
         say(console, str(warning.message), "yellow")
     if not run.is_finished:
         where = f"round {run.summary['rounds']}, {max(run.summary['env_steps']):,} steps per seed"
-        say(console, f"{path} is not finished: this is as of its last checkpoint ({where})", "yellow")
+        say(console, f"{path} is not finished; showing its last checkpoint ({where})", "yellow")
     return run
 
 
 def _check_parent(path: str, what: str) -> None:
     """Refuse a file in a folder that does not exist, before any work."""
     if path and not Path(path).resolve().parent.is_dir():
-        raise Mistake(f"{path}: there is no folder {Path(path).parent} to put the {what} into")
+        raise Mistake(f"cannot write the {what} {path}: the folder {Path(path).parent} does not exist")
+
+
+@dataclasses.dataclass(frozen=True)
+class LookFlags:
+    """Play random episodes, describe the environment, and show what `pcpg train ENV` would choose.
+
+    Options of the environment are --env.KEY VALUE, as in `pcpg look CombinationLock-v0 --env.horizon 5`.
+    """
+
+    environment: Annotated[str, Arg("ENV", "Environment id.", positional=True)]
+    seed: int = 0
+    """Seed of the episodes, and of the instance if the environment has several."""
+    json: JsonFlag = False
+
+
+def look(arguments: list[str], console: Console) -> int:
+    """Look at the named environment; the exit code."""
+    flags, options = parse_parts([Part(LookFlags), Part(dict, prefix="env")], arguments, "pcpg look")
+    if flags.seed < 0:
+        raise Mistake(f"seed must be at least 0, got {flags.seed}")
+    with loading(console):
+        from pcpg.algos.auto import chosen_line, look_and_choose
+        from pcpg.algos.look import lines
+        from pcpg.envs.registry import complete_options
+        from pcpg.training.compile_cache import enable_compile_cache
+    enable_compile_cache()
+    options = complete_options(flags.environment, options)
+    with loading(console, "playing at random ..."):
+        found, choice, _, _, said = look_and_choose(flags.environment, options, seed=flags.seed)
+    for line in [*lines(flags.environment, found), *said, *([chosen_line(choice)] if choice else [])]:
+        say(answer(console, flags.json), line)
+    chosen = {"chosen": choice._asdict()} if choice else {}
+    print_json({"env": flags.environment} | found._asdict() | {"is_paid": found.is_paid} | chosen, flags.json)
+    return 0

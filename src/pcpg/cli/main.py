@@ -1,34 +1,32 @@
-"""The command line: which commands there are, their help, and how errors are told.
+"""The command line: its commands, their help, and its error messages.
 
-Flags come from the fields of frozen dataclasses. With --json one JSON object goes to stdout; everything else a
-person is to read goes to stderr. A user's mistake is one line on stderr. PCPG_TRACEBACK=1 shows where an error came
-from.
+Flags come from the fields of frozen dataclasses. With --json one JSON object goes to stdout and everything else to
+stderr. A user's mistake is one line on stderr. PCPG_TRACEBACK=1 shows the traceback of an error.
 
     0    done                                    130  stopped by Ctrl-C, after the round or at once
-    1    a run had to stop, or is damaged        143  stopped by SIGTERM
+    1    a run had to stop, or is corrupted      143  stopped by SIGTERM
     2    a mistake in the command or a file      129  stopped by SIGHUP
     3    done, but some seeds failed
 
-A command is loaded when it is asked for: help and mistakes answer at once.
+Commands are loaded when called, so help and errors are instant.
 """
 
 import contextlib
-import difflib
+import functools
 import importlib
 import os
 import sys
 import traceback
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from pcpg.cli.display import STOPPED, loading, print_json
-from pcpg.cli.flags import Mistake, parse
-from pcpg.experiments import EXPERIMENTS
+from pcpg.cli.display import STOPPED, answers_apart, loading, print_json
+from pcpg.cli.flags import HELP, Mistake, parse
+from pcpg.config import nearest
 from pcpg.runs.errors import DiskFull, RunError
 from pcpg.training.display import printable, reader_has_gone
 
@@ -37,15 +35,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command and exit."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     console = Console(stderr=True)
-    code = 1
+    code, answers = 1, list[str]()
     try:
-        code = run_command(arguments, console)
+        if "--json" in arguments:
+            with answers_apart() as answers:
+                code = run_command(arguments, console)
+        else:
+            code = run_command(arguments, console)
     except KeyboardInterrupt:
         _say_error(console, "stopped", "interrupted")
         code = STOPPED
     except BrokenPipeError:
         if not reader_has_gone(sys.stdout) and not reader_has_gone(sys.stderr):
-            raise  # another pipe: that of a simulator or a worker
+            raise  # the pipe of a simulator or a worker
         _silence()
         code = code or 1
     except Exception as error:
@@ -54,8 +56,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
             raise
         _say_error(console, kind, str(error))
     try:
+        for line in answers:
+            print(line)
         sys.stdout.flush()
-    except OSError as error:  # a full disk behind it: what was asked for is on disk, but nobody can read the answer
+    except OSError as error:  # such as a full disk
         _say_error(console, "error", f"cannot write to stdout: {error.strerror}")
         _silence()
         code = code or 1
@@ -63,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _silence() -> None:
-    """Send what is still to be written to nowhere: Python flushes at its end and would complain."""
+    """Drop unwritten output: Python flushes at exit and would complain."""
     null = os.open(os.devnull, os.O_WRONLY)
     for stream in (sys.stdout, sys.stderr):
         if reader_has_gone(stream) or stream is sys.stdout:
@@ -72,7 +76,9 @@ def _silence() -> None:
 
 def run_command(arguments: list[str], console: Console) -> int:
     """Dispatch to a command; the exit code."""
-    if not arguments or arguments[0] in ("-h", "--help", "help"):
+    if broken := [word for word in arguments if "\0" in word]:
+        raise Mistake(f"an argument must not contain a NUL character, got {broken[0]!r}")
+    if not arguments or arguments[0] in (*HELP, "help"):
         _print_help()
         return 0
     if arguments[0] == "--version":
@@ -81,14 +87,18 @@ def run_command(arguments: list[str], console: Console) -> int:
         print(__version__)
         return 0
     name, rest = arguments[0], arguments[1:]
-    if name not in COMMANDS:
-        near = difflib.get_close_matches(name, COMMANDS, n=1, cutoff=0.0)[0]
-        raise Mistake(f"unknown command {name!r}; did you mean {near!r}? Valid: {', '.join(COMMANDS)}")
+    _check_command("", name, COMMANDS)
     return COMMANDS[name].run(name, rest, console)
 
 
+def _check_command(group: str, name: str, valid: Iterable[str]) -> None:
+    if name not in valid:
+        shown = repr(f"pcpg {group} {name}" if group else name)
+        raise Mistake(f"unknown command {shown}; did you mean {nearest(name, valid)!r}? Valid: {', '.join(valid)}")
+
+
 def _judge(error: Exception) -> tuple[str | None, int]:
-    """How an error is introduced and the exit code; None for one that is not the user's but a bug."""
+    """The prefix and exit code of an error; None for a bug, which keeps its traceback."""
     if os.environ.get("PCPG_TRACEBACK"):
         return None, 1
     if isinstance(error, DiskFull):
@@ -106,9 +116,9 @@ def _judge(error: Exception) -> tuple[str | None, int]:
 
 
 def _is_our_refusal(error: Exception) -> bool:
-    """Whether this package raised the error itself: what JAX or NumPy refuse in the middle of things is a bug."""
-    frames = traceback.extract_tb(error.__traceback__)
-    return Path(frames[-1].filename).is_relative_to(Path(__file__).parents[1])
+    """Whether our packages raised the error themselves: a ValueError from JAX or NumPy is a bug."""
+    *_, last = traceback.walk_tb(error.__traceback__)
+    return str(last[0].f_globals.get("__name__")).partition(".")[0] in ("pcpg", "pcpg_theory", "pcpg_lab")
 
 
 # the kinds of commands
@@ -131,25 +141,24 @@ class FreeCommand(Command):
         return _load(self.home)(arguments, console)
 
 
-class Group:
-    """A command of commands, such as `pcpg reproduce lock`, each named as `module:Class`."""
+class Group(Command):
+    """A command of commands, such as `pcpg reproduce lock`; a table named as `module:TABLE` has their classes."""
 
-    def __init__(self, summary: str, members: dict[str, str]) -> None:
-        self.summary, self.members = summary, members
+    @functools.cached_property
+    def members(self) -> dict[str, str]:
+        """Its commands by name, loaded when one is asked for."""
+        return _load(self.home)
 
     def run(self, name: str, arguments: list[str], console: Console) -> int:
-        if not arguments or arguments[0] in ("-h", "--help"):
+        if not arguments or arguments[0] in HELP:
             for member in self.members:
                 console.print(f"  pcpg {name} {member} --help", highlight=False)
             return 0
-        member = arguments[0]
-        if member not in self.members:
-            near = difflib.get_close_matches(member, self.members, n=1, cutoff=0.0)[0]
-            valid = ", ".join(self.members)
-            raise Mistake(f"unknown command 'pcpg {name} {member}'; did you mean {near!r}? Valid: {valid}")
+        member, rest = arguments[0], arguments[1:]
+        _check_command(name, member, self.members)
         with loading(console):
             kind = self.load(self.members[member])
-        return self.execute(parse(kind, arguments[1:], f"pcpg {name} {member}"), console)
+        return self.execute(parse(kind, rest, f"pcpg {name} {member}"), console)
 
     def load(self, home: str) -> Any:
         return _load(home)
@@ -162,14 +171,12 @@ class ExperimentGroup(Group):
     """Experiments, which know nothing of the command line."""
 
     def load(self, home: str) -> Any:
-        from pcpg.cli.reproduce import command_of
-
         found = _load(home)
-        return found if isinstance(found, type) else command_of(found)
+        return found if isinstance(found, type) else _load("pcpg_lab.cli.reproduce:command_of")(found)
 
 
 class TheoryGroup(Group):
-    """Commands that give back a result and know how to show it."""
+    """Commands that return a result and know how to show it."""
 
     def execute(self, command: Any, console: Console) -> int:
         try:
@@ -188,37 +195,30 @@ def _load(home: str) -> Any:
 
 
 # A new command is a line here and a dataclass there.
-COMMANDS: dict[str, Command | Group] = {
+COMMANDS: dict[str, Command] = {
     "train": FreeCommand("pcpg.cli.train:train", "Train on an environment and write a run folder."),
     "exploit": FreeCommand("pcpg.cli.train:exploit", "Train on the cover of a finished run, for any reward."),
-    "sweep": Command("pcpg.cli.sweep:Sweep", "Run many cells, here or on many machines; `sweep status DIR` looks."),
-    "tune": Command("pcpg.cli.tune:Tune", "Find good settings with Optuna, each trial a cell."),
+    "sweep": Command("pcpg_lab.cli.sweep:Sweep", "Run many cells, locally or on a cluster; `sweep status DIR`."),
+    "tune": Command("pcpg_lab.cli.sweep:Tune", "Find good settings with Optuna; each trial is a cell."),
     "resume": Command("pcpg.cli.train:Resume", "Resume an interrupted run, with the same result."),
     "evaluate": Command("pcpg.cli.inspect:Evaluate", "Play fresh episodes with the final policy of each seed."),
-    "show": Command("pcpg.cli.inspect:Show", "Show where the policies of a cover went: visits by grid cell."),
-    "verify": Command("pcpg.cli.inspect:Verify", "Say what of a run folder is whole, and what a damage costs."),
+    "show": Command("pcpg.cli.inspect:Show", "Show where the policies of a cover go: visits by grid cell."),
+    "verify": Command("pcpg.cli.inspect:Verify", "Check a run folder for missing or corrupted files."),
     "report": Command("pcpg.cli.inspect:Report", "Write a report of one or more runs as an HTML page."),
     "video": Command("pcpg.cli.inspect:Video", "Record episodes of a policy as a GIF or an MP4."),
     "export": Command("pcpg.cli.inspect:Export", "Save episodes of a run as a Minari dataset."),
-    "look": FreeCommand("pcpg.cli.look:look", "Play an environment at random and say what it is like."),
-    "envs": Command("pcpg.cli.inspect:Envs", "List the environments that can be trained on, with their options."),
-    "reproduce": ExperimentGroup("Reproduce a claim of the paper, with its table and figures.", EXPERIMENTS),
+    "look": FreeCommand("pcpg.cli.inspect:look", "Play random episodes and describe the environment."),
+    "envs": Command("pcpg.cli.inspect:Envs", "List the environments and their options."),
+    "reproduce": ExperimentGroup(
+        "pcpg_lab.claims:EXPERIMENTS", "Reproduce a claim of the paper, with its table and figures."
+    ),
     "theory": TheoryGroup(
-        "The provable algorithm on small MDPs, and the numbers of its theorem.",
-        {
-            "run": "pcpg.cli.theory:RunCommand",
-            "parameters": "pcpg.cli.theory:ParametersCommand",
-            "tree": "pcpg.cli.theory_examples:TreeCommand",
-            "aggregation": "pcpg.cli.theory_examples:AggregationCommand",
-            "kernel": "pcpg.cli.theory_examples:KernelCommand",
-            "compare": "pcpg.cli.theory_compare:CompareCommand",
-            "certify": "pcpg.cli.theory_certify:CertifyCommand",
-        },
+        "pcpg_theory.cli:COMMANDS", "Run the provable algorithm on small MDPs and compute its bounds."
     ),
 }
 
 
-# what is said
+# messages
 
 
 def _say_error(console: Console, kind: str, text: str) -> None:
@@ -234,5 +234,7 @@ def _print_help() -> None:
     for name, command in COMMANDS.items():
         table.add_row(f"  [bold]pcpg {name}[/]", command.summary)
     console.print(table)
-    console.print("\n`pcpg COMMAND --help` explains each command. A first run, of a minute or two:", highlight=False)
-    console.print("  pcpg train CombinationLock-v0 --env.horizon 5 --seeds 4 --out runs/first", highlight=False)
+    console.print("\n`pcpg COMMAND --help` explains each command. A first run takes a minute or two:", highlight=False)
+    console.print(
+        "  pcpg train CombinationLock-v0 --env.horizon 5 --seeds 4 --out runs/first", highlight=False, soft_wrap=True
+    )

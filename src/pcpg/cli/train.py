@@ -10,25 +10,25 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-import tyro
 from rich.console import Console
 
 from pcpg.cli.display import FAILED, STOPPED, answer, loading, print_json, result_table
 from pcpg.cli.flags import (
-    Flag,
+    HELP,
+    Arg,
     Folder,
     JsonFlag,
     LogFlag,
     Mistake,
     OnFlag,
+    Part,
     StepsFlag,
     TimeFlag,
-    TrainFlags,
     TrustFlag,
     parse,
-    read_train_flags,
-    value_of,
+    parse_parts,
 )
+from pcpg.cli.train_flags import TrainFlags, env_options, environment_part, read_general, read_train_flags
 from pcpg.runs.errors import DiskFull, FolderInUse, FolderTaken
 from pcpg.runs.folder import RunFolder
 from pcpg.runs.loggers import check_loggers
@@ -36,24 +36,26 @@ from pcpg.training.display import Display, say, title_of
 
 if typing.TYPE_CHECKING:
     from pcpg.run_config import RunConfig
+    from pcpg.training.loop import Trained
 
 
 def train(arguments: list[str], console: Console) -> int:
-    """Train as the arguments say, whose flags depend on the environment and the algorithm; the exit code."""
+    """Train as the arguments specify; flags depend on the environment and the algorithm; the exit code."""
+    here = Path.cwd()  # before an environment runs, which may change it
     with loading(console):
-        from pcpg.envs.adapters.places import LOCAL, workers_on
-    with workers_on(value_of(arguments, "--on") or LOCAL):  # features may be scaled by what workers play
+        from pcpg.envs.adapters.names import workers_on
+    with workers_on(read_general(arguments).flags.on):  # features may be scaled by what workers play
         config, flags = read_train_flags(arguments, lambda text: say(console, text, "yellow"))
         check_loggers(flags.log)
-        return _train_here(config, flags, console)
+        return _train_here(config, flags, console, here)
 
 
-def _train_here(config: "RunConfig", flags: TrainFlags, console: Console) -> int:
-    from pcpg.cli.plan import plan
-    from pcpg.practice.program import on_devices
+def _train_here(config: "RunConfig", flags: TrainFlags, console: Console, here: Path) -> int:
+    from pcpg.cli.display import plan
+    from pcpg.engine.program import on_devices
 
     with on_devices(flags.devices):
-        folder = start_in(flags.out, config)
+        folder = start_in(flags.out, config, here=here)
         for line in plan(config, folder.path):
             say(console, line, "dim")
         return train_folder(folder, console, flags.json, flags.log, trust=True)
@@ -61,22 +63,22 @@ def _train_here(config: "RunConfig", flags: TrainFlags, console: Console) -> int
 
 @dataclasses.dataclass(frozen=True)
 class Resume:
-    """Resume an interrupted run, with the same result as if it had never been interrupted.
+    """Resume an interrupted run; the result is the same as without the interruption.
 
-    With --steps, --time or --until any run goes on under these limits, a finished one too.
+    --steps, --time and --until set new limits, which also extend a finished run.
     """
 
     dir: Folder
     steps: StepsFlag = ""
-    """Environment steps of each seed in all, or more than so far: +500k."""
+    """New total of environment steps per seed, or with a plus sign the steps to add: +500k."""
     time: TimeFlag = ""
-    """Time for the whole run, or more than so far: +10m."""
+    """New time limit for the whole run, or with a plus sign the time to add: +10m."""
     until: float | None = None
-    """End a seed when a policy's mean return over its counted episodes is at least this."""
-    retry_failed: Flag = False
-    """Let seeds that failed go on from where they did."""
+    """Stop a seed once its mean evaluation return reaches this value."""
+    retry_failed: bool = False
+    """Retry failed seeds from their last checkpoint."""
     on: OnFlag = "local"
-    """Where the workers of its environment are, if it has any."""
+    """Where environment workers run: local processes or a Ray cluster."""
     trust: TrustFlag = False
     log: LogFlag = ()
     json: JsonFlag = False
@@ -89,113 +91,107 @@ class Resume:
                 from pcpg.training.going_on import go_on
                 from pcpg.training.trust import check_trust
             check_trust(folder, self.trust)
-            folder = go_on(folder, steps=self.steps or None, time=self.time or None, until=self.until)
+            more = go_on(folder, steps=self.steps or None, time=self.time or None, until=self.until)
+            folder = dataclasses.replace(more, name=folder.name)
         asked = {"trust": self.trust, "retry_failed": self.retry_failed}
         with loading(console):
-            from pcpg.envs.adapters.places import workers_on
+            from pcpg.envs.adapters.names import workers_on
         with workers_on(self.on):
             return train_folder(folder, console, self.json, self.log, **asked)
 
 
 @dataclasses.dataclass(frozen=True)
 class ExploitFlags:
-    """Train a policy on the cover of a finished run, for the environment's reward or for one given now.
+    """Train a policy on the cover of a finished run, for the environment's reward or for a new one.
 
-    Name the run folder before --help for all flags: its environment's, --ppo.* and --exploit.*
+    Options depend on the run: `pcpg exploit DIR --help` shows those of its environment and algorithm.
     """
 
-    dir: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="DIR", help="Run folder with the cover.")]
+    dir: Annotated[str, Arg("DIR", "Run folder with the cover.", positional=True)]
     seeds: int | None = None
-    """Number of seeds; by default all that have a cover."""
+    """Number of seeds; by default all seeds with a cover."""
     seed: int | None = None
-    """The first seed; by default that of the cover."""
-    out: Annotated[str, tyro.conf.arg(metavar="DIR")] = ""
+    """First seed; by default the first seed of the cover."""
+    out: Annotated[str, Arg("DIR")] = ""
     """Run folder to create; by default a new one under runs/."""
     lanes: int = 0
-    """How many seeds run side by side; 0 chooses by the device."""
-    steps: Annotated[str, tyro.conf.arg(metavar="N")] = ""
-    """New environment steps that each task may take, as in 50k, where a run kept its data; by default none: the task is
-    learned from the data alone."""
-    num_groups: int | None = None
-    """Groups of episodes that share a roll-in policy; by default as in exploration."""
+    """Number of seeds to train in parallel; 0: chosen for the device."""
+    steps: Annotated[str, Arg("N")] = ""
+    """New environment steps per task, such as 50k, if the run kept its data; by default none: the task is learned from
+    the data alone."""
     trust: TrustFlag = False
     log: LogFlag = ()
     json: JsonFlag = False
 
 
 def exploit(arguments: list[str], console: Console) -> int:
-    """Train on the cover of the run that is named first; the exit code."""
-    if arguments and arguments[0] in ("-h", "--help"):
+    """Train on the cover of the named run; the exit code."""
+    if arguments and arguments[0] in HELP:
         parse(ExploitFlags, arguments, "pcpg exploit")
     if not arguments or arguments[0].startswith("-"):
         raise Mistake("name a run folder first, as in `pcpg exploit runs/explored --env.goal 3,7`")
-    folder = RunFolder.open(arguments[0])
+    folder, here = RunFolder.open(arguments[0]), Path.cwd()
     with loading(console):
         from pcpg.training.exploit import exploit_config, exploit_defaults
         from pcpg.training.trust import check_trust
     check_trust(folder, "--trust" in arguments)
     defaults = exploit_defaults(folder)
-    flags = parse(_flags_type(defaults), arguments, "pcpg exploit")
-    replace = dataclasses.replace
-    parts = {name: getattr(flags, name) for name in ("ppo", "exploit") if hasattr(flags, name)}
-    agent: Any = replace(defaults.agent, **parts)
-    if flags.num_groups is not None:
-        agent = replace(agent, explore=replace(agent.explore, num_groups=flags.num_groups))
+    groups = Arg(help="Groups of episodes that share a roll-in policy.", aliases=("--num-groups",))
+    parts = [
+        Part(ExploitFlags),
+        environment_part(defaults),
+        Part(type(defaults.agent), defaults.agent, title="algorithm", args={"explore.num_groups": groups}),
+    ]
+    about = f"Train a policy on the cover of {defaults.source['run']} for the current reward of {defaults.env}."
+    flags, env, agent = parse_parts(parts, arguments, "pcpg exploit", about)
     config = exploit_config(
         defaults,
         agent=agent,
-        env_options={field.name: getattr(flags.env, field.name) for field in dataclasses.fields(flags.env)},
+        env_options=env_options(env),
         seed=flags.seed,
         seeds=flags.seeds,
         lanes=flags.lanes,
         new_steps=flags.steps,
     )
     check_loggers(flags.log)
-    return train_folder(start_in(flags.out, config, "exploit"), console, flags.json, flags.log, trust=True)
-
-
-def _flags_type(defaults: "RunConfig") -> Any:
-    """The dataclass of the flags, with those of the environment and the settings of the cover's run."""
-    env, agent = defaults.make_env(), typing.cast(Any, defaults.agent)
-    fields = [
-        (name, type(value), dataclasses.field(default=value))
-        for name, value in (("env", env), ("ppo", getattr(agent, "ppo", None)), ("exploit", agent.exploit))
-        if value is not None
-    ]
-    made = dataclasses.make_dataclass("Exploit", fields, bases=(ExploitFlags,), frozen=True)
-    made.__doc__ = f"Train a policy on the cover of {defaults.source['run']}, for the reward of {defaults.env} as set."
-    return made
+    started = start_in(flags.out, config, "exploit", here)
+    return train_folder(started, console, flags.json, flags.log, trust=True)
 
 
 def verdict_of(folder: RunFolder) -> list[str]:
-    """What the numbers of a finished run say about it, and what to try next."""
+    """The verdict on a finished run, and the next step."""
     from pcpg.reports.read import read_run
     from pcpg.reports.verdict import lines
 
     return lines(read_run(folder.path))
 
 
-def start_in(out: str, config: "RunConfig", kind: str = "") -> RunFolder:
-    """Start a run in the folder `out`, or in the first free one of runs/ENV-ALGO-1, -2, ... (or ENV-KIND-1, ...)."""
+def start_in(out: str, config: "RunConfig", kind: str = "", here: Path | None = None) -> RunFolder:
+    """Start a run in the folder `out`, or in the first free one of runs/ENV-ALGO-1, -2, ... (or ENV-KIND-1, ...).
+
+    Relative paths are those from `here`.
+    """
     from pcpg.training.loop import start_run
 
+    here = here or Path.cwd()
     if out:
-        return start_run(config, out)
+        return dataclasses.replace(start_run(config, here / out), name=out)
     name, number = config.env.replace(":", "-").replace("/", "-"), 1
     while True:
         try:
-            return start_run(config, Path("runs") / f"{name}-{kind or config.algo}-{number}")
-        except (FolderTaken, FolderInUse):  # in use: another process begins a run there at this moment
+            path = Path("runs") / f"{name}-{kind or config.algo}-{number}"
+            return dataclasses.replace(start_run(config, here / path), name=str(path))
+        except (FolderTaken, FolderInUse):  # in use: another process is starting a run there
             number += 1
 
 
 def train_folder(folder: RunFolder, console: Console, as_json: bool, loggers: Sequence[str] = (), **asked: Any) -> int:
-    """Train a run to its end with its progress on the screen, then show what came out; the exit code.
+    """Train a run to its end with its progress on the screen, then show the result; the exit code.
 
-    What is asked besides goes to `train_run`: whether to trust the folder, whether to retry what failed.
+    `asked` goes to `train_run`: whether to trust the folder, whether to retry failed seeds.
     """
     folder.check_entries()
-    how_to_resume = f"resume with: pcpg resume {shlex.quote(str(folder.path))}"
+    how_to_resume = f"resume with: pcpg resume {shlex.quote(folder.name)}"
     with loading(console):
         from pcpg.envs.host import EnvironmentFailed
         from pcpg.training.loop import train_run
@@ -204,8 +200,8 @@ def train_folder(folder: RunFolder, console: Console, as_json: bool, loggers: Se
 
             def leave() -> None:
                 display.stop()
-                say(console, f"stopped at once; the last checkpoint is intact; {how_to_resume}")
-                os._exit(STOPPED)  # a compilation cannot be cancelled, and everything is on disk
+                say(console, f"stopped immediately; the last checkpoint is intact; {how_to_resume}")
+                os._exit(STOPPED)  # a compilation cannot be cancelled; everything is on disk
 
             notice = functools.partial(say, console, style="yellow")
             trained = train_run(folder, observer=display, loggers=loggers, notice=notice, leave=leave, **asked)
@@ -216,20 +212,25 @@ def train_folder(folder: RunFolder, console: Console, as_json: bool, loggers: Se
         say(console, f"free some disk space, then {how_to_resume}")
         raise
     except EnvironmentFailed:
-        say(console, f"the last good checkpoint stays; when the environment is repaired, {how_to_resume}")
+        say(console, f"the last good checkpoint is kept; fix the environment, then {how_to_resume}")
         raise
     if not trained.finished:
-        say(console, f"stopped; everything so far is saved; {how_to_resume}")
+        say(console, f"stopped; progress is saved; {how_to_resume}")
         return 128 + (trained.signal or signal.SIGINT)
-    folder = RunFolder.open(folder.path)  # as it is now: sealed
+    sealed = dataclasses.replace(RunFolder.open(folder.path), name=folder.name)
+    return _tell_result(sealed, trained, console, as_json)
+
+
+def _tell_result(folder: RunFolder, trained: "Trained", console: Console, as_json: bool) -> int:
+    """Show the result of a run that has ended; the exit code."""
     summary = folder.read_summary()
     out = answer(console, as_json)
     out.print(result_table(folder))
     for line in verdict_of(folder):
         say(out, line)
-    say(out, f"run folder: {folder.path}")
+    say(out, f"run folder: {folder.name}")
     result = {
-        "run": str(folder.path),
+        "run": folder.name,
         "env": folder.config["env"],
         "algo": folder.config["algo"],
         "seeds": summary["seeds"],
@@ -237,7 +238,7 @@ def train_folder(folder: RunFolder, console: Console, as_json: bool, loggers: Se
         "env_steps": summary["env_steps"],
         "policies": summary["policies"],
         "final_return": summary["final_return"],
-        # Of this process alone: a resumed run has spent more before.
+        # Of this process alone: an earlier part of a resumed run is not counted.
         "seconds": trained.seconds + trained.compile_seconds,
         "compile_seconds": trained.compile_seconds,
         "steps_per_second": trained.env_steps / trained.seconds if trained.seconds else 0.0,
@@ -245,7 +246,7 @@ def train_folder(folder: RunFolder, console: Console, as_json: bool, loggers: Se
     if trained.failed:
         for seed, cause in trained.failed.items():
             say(console, f"seed {seed} failed: {cause.removeprefix(f'seed {seed}: ')}", "red")
-        say(console, f"try those again with: pcpg resume {shlex.quote(str(folder.path))} --retry-failed")
+        say(console, f"retry with: pcpg resume {shlex.quote(folder.name)} --retry-failed")
         result["failed"] = {str(seed): cause for seed, cause in trained.failed.items()}
     print_json(result, as_json)
     return FAILED if trained.failed else 0

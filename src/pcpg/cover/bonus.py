@@ -30,7 +30,7 @@ def covariance(phi: Float[Array, "n d"], mask: Bool[Array, " n"]) -> Float[jax.A
         mask: Which pairs count.
 
     Returns:
-        The covariance; zeros where no pair counts.
+        The covariance; zeros if no pair counts.
 
     >>> covariance(jnp.array([[1.0, 0.0], [0.0, 2.0], [9.0, 9.0]]), jnp.array([True, True, False])).tolist()
     [[0.5, 0.0], [0.0, 2.0]]
@@ -50,7 +50,7 @@ def ridge_of(sigmas: Float[np.ndarray, "policies d d"], scale: RidgeScale, ridge
     """lambda for these covariances: as given, or times the mean squared norm of the features under the first policy.
 
     With the latter a quadratic form does not change when all features are multiplied by a number, and that of a pair in
-    a direction nobody has seen is at most 1 / ridge of the mean squared norm.
+    an unseen direction is at most 1 / ridge of the mean squared norm.
 
     >>> ridge_of(np.diag([3.0, 1.0])[None], "features", 1e-2), ridge_of(np.diag([3.0, 1.0])[None], "raw", 1e-2)
     (0.04, 0.01)
@@ -74,7 +74,7 @@ def whitening(sigma_sum: Float[np.ndarray, "d d"], ridge: float) -> Float[np.nda
     if not ridge > 0:
         raise ValueError(f"ridge must be positive, got {ridge}")
     if not np.all(np.isfinite(sigma_sum)):
-        raise ValueError("the covariance of the cover holds a value that is not finite")
+        raise ValueError("the covariance of the cover contains a non-finite value")
     dim = sigma_sum.shape[-1]
     sigma_sum = np.asarray(sigma_sum, np.float64)
     try:
@@ -87,11 +87,11 @@ def whitening(sigma_sum: Float[np.ndarray, "d d"], ridge: float) -> Float[np.nda
 
 
 def quadratic_form(phi: Float[Array, "*batch d"], whiten: Float[Array, "d k"]) -> Float[jax.Array, "*batch"]:
-    """phi' sigma_mix^-1 phi: how little of a pair the cover has seen.
+    """phi' sigma_mix^-1 phi: large if the cover has rarely seen a pair.
 
     Args:
         phi: Features, of one pair or of many.
-        whiten: What `whitening` gave for the cover.
+        whiten: The result of `whitening` for the cover.
 
     Returns:
         A number for each pair, never negative.
@@ -108,10 +108,10 @@ def bonus_of_form(
     """The bonus for values of the quadratic form.
 
     Args:
-        form: What `quadratic_form` gave.
+        form: The result of `quadratic_form`.
         kind: "indicator", the theory's: 1{form >= beta} / (1 - gamma); "quadratic", of the paper's experiments: the
             form itself; "root", of the released code: its square root. The last two are scaled by the caller.
-        beta: From which value on a pair counts as new, for the indicator.
+        beta: The value from which a pair counts as new, for the indicator.
         gamma: The discount, for the indicator.
 
     Returns:

@@ -8,10 +8,9 @@ from pcpg.envs.contract import ContractError, check_environment
 from pcpg.envs.deep_sea import DeepSea
 from pcpg.envs.lock import CombinationLock
 from pcpg.envs.options import InvalidOption
-from pcpg.envs.protocol import CellGrid, Environment, Step
+from pcpg.envs.protocol import CellGrid, Environment, Step, Tabular, TabularModel
 from pcpg.envs.registry import EnvironmentSpec, UnknownEnvironment, make, register, spec
 from pcpg.envs.spaces import Box, Discrete, Image, MultiDiscrete, Space, flat_size
-from pcpg.envs.tabular import Tabular, TabularModel, occupancy, optimal_value, policy_value
 
 __all__ = [
     "Box",
@@ -34,9 +33,6 @@ __all__ = [
     "check_environment",
     "flat_size",
     "make",
-    "occupancy",
-    "optimal_value",
-    "policy_value",
     "register",
     "spec",
 ]

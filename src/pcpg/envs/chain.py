@@ -15,9 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from pcpg.envs.options import require_int
-from pcpg.envs.protocol import CellGrid, Environment, Step
+from pcpg.envs.protocol import CellGrid, Environment, Step, TabularModel
 from pcpg.envs.spaces import Box, Discrete
-from pcpg.envs.tabular import TabularModel
 
 LURE = 0.005
 NoParams = tuple[()]
@@ -37,7 +36,7 @@ class Chain(Environment[NoParams, ChainState]):
     length: int = 8
     """Number of states."""
     horizon: int = 16
-    """Decisions per episode."""
+    """Steps per episode."""
 
     def __post_init__(self) -> None:
         require_int("length", self.length, minimum=2, maximum=100_000)

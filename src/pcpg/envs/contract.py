@@ -1,4 +1,4 @@
-"""The contract of an environment, as a check that anybody can run on theirs.
+"""The contract of an environment, as a check for your own environments.
 
     from pcpg.envs import check_environment
     check_environment(MyEnvironment())
@@ -9,6 +9,7 @@ arguments, an episode that never ends, a last observation that is lost.
 """
 
 import dataclasses
+import typing
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -17,15 +18,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from pcpg.envs.protocol import Environment, Step
-from pcpg.envs.pytrees import WEAK, same, stacked, types_of, unused
 from pcpg.envs.spaces import Box, Discrete, Image, MultiDiscrete, Space
 
-AnyEnvironment = Environment[Any, Any]
-REPEATED = 20  # decisions that are played again, side by side
+AnyEnvironment = Environment
+REPEATED = 20  # decisions that are played again, in parallel
 
 
 class ContractError(AssertionError):
-    """An environment does not do what the protocol says."""
+    """An environment violates the protocol."""
 
 
 class _Keys(NamedTuple):
@@ -39,20 +39,20 @@ class _Keys(NamedTuple):
 class _Single(NamedTuple):
     """What `transition` and `reset` give with the two halves of a key."""
 
-    moved: Step[Any]
-    restarted: tuple[jax.Array, Any]
+    moved: Step
+    restarted: tuple[jax.Array, object]
 
 
 class _Round(NamedTuple):
     """The same decision by `transition` and by `step`, and the cell it led to."""
 
     single: _Single
-    stepped: Step[Any]
+    stepped: Step
     cell: jax.Array
 
 
 def check_environment(env: AnyEnvironment, *, seed: int = 0, num_steps: int = 200) -> None:
-    """Check that an environment keeps the contract, by random play.
+    """Check by random play that an environment satisfies the contract.
 
     Args:
         env: The environment.
@@ -60,7 +60,7 @@ def check_environment(env: AnyEnvironment, *, seed: int = 0, num_steps: int = 20
         num_steps: Decisions to play; one whole episode where `max_steps` is more.
 
     Raises:
-        ContractError: At the first thing that is wrong, with what it is.
+        ContractError: At the first violation, which the message describes.
 
     >>> from pcpg.envs import make
     >>> check_environment(make("Chain-v0"))
@@ -87,8 +87,8 @@ def _check_definition(env: AnyEnvironment) -> None:
     try:
         hash(env)
     except TypeError as error:
-        raise ContractError(f"must be hashable, every option of it too ({error})") from error
-    twin = dataclasses.replace(env)  # pyright: ignore[reportArgumentType]
+        raise ContractError(f"must be hashable, with hashable options ({error})") from error
+    twin = dataclasses.replace(typing.cast(Any, env))
     _require(env == twin and hash(env) == hash(twin), "two copies with the same options must be equal")
     for name in ("observation_space", "action_space"):
         space = getattr(env, name)
@@ -99,28 +99,30 @@ def _check_definition(env: AnyEnvironment) -> None:
     _require(whole, f"max_steps must be an integer of at least 1, got {steps!r}")
 
 
-def _check_instance(env: AnyEnvironment, seed: int) -> Any:
+def _check_instance(env: AnyEnvironment, seed: int) -> object:
     """The parameters travel between host, programs and files, and seeds are stacked along a leading axis."""
     params, again, other = env.instance(seed), env.instance(seed), env.instance(seed + 1)
     for leaf in jax.tree.leaves(params):
         array = isinstance(leaf, (np.ndarray, np.generic, jax.Array))
-        _require(array, f"instance(seed) must hold arrays only, got {leaf!r} ({type(leaf).__name__})")
+        _require(array, f"instance(seed) must contain only arrays, got {leaf!r} ({type(leaf).__name__})")
         finite = not np.issubdtype(leaf.dtype, np.floating) or bool(np.all(np.isfinite(leaf)))
-        _require(finite, "instance(seed) holds a number that is not finite")
+        _require(finite, "instance(seed) contains a non-finite number")
     same_types = types_of(params) == types_of(other)
     _require(same_types, "instance(seed) must have the same structure, shapes and dtypes for every seed")
-    _require(same(params, again), "instance(seed) gives two results for one seed: draw from default_rng(seed)")
+    _require(
+        same(params, again), "instance(seed) gives different results for the same seed: draw from default_rng(seed)"
+    )
     return params
 
 
-def _check_types(env: AnyEnvironment, params: Any, seed: int) -> None:
+def _check_types(env: AnyEnvironment, params: object, seed: int) -> None:
     """Structures, shapes and dtypes are fixed by the trace of a function: one trace checks every step."""
     key, action = jax.random.key(seed), _sample(env.action_space, np.random.default_rng(seed))
     started = _traced("reset", env.reset, key, params)
     _require(isinstance(started, tuple) and len(started) == 2, "reset must return (observation, state)")
     observation, state = started
     _check_observation_type(env.observation_space, observation, "reset")
-    _require(WEAK not in types_of(state), "reset: the state is weakly typed: give its dtypes when it is made")
+    _require(WEAK not in types_of(state), "reset: the state is weakly typed: set explicit dtypes when creating it")
     for name, function in (("transition", env.transition), ("step", env.step)):
         moved = _traced(name, function, key, state, action, params)
         _require(isinstance(moved, Step), f"{name} must return a Step, got {type(moved).__name__}")
@@ -146,10 +148,10 @@ def _check_observation_type(space: Space, observation: Any, source: str) -> None
     _require(right, f"{source}: the observation must be {space.dtype}{list(space.shape)}, got {observation}")
     # What is weakly typed loses that when it is saved and loaded, and costs a second compilation.
     weak = getattr(observation, "weak_type", False)
-    _require(not weak, f"{source}: the observation is weakly typed: give its dtype when it is made")
+    _require(not weak, f"{source}: the observation is weakly typed: set an explicit dtype when creating it")
 
 
-def _check_rounds(env: AnyEnvironment, params: Any, seed: int, num_steps: int) -> None:
+def _check_rounds(env: AnyEnvironment, params: object, seed: int, num_steps: int) -> None:
     """Play `num_steps` random decisions, the first ones again side by side, and check what came out."""
     rng = np.random.default_rng(seed)
     keys = _keys(seed, num_steps + 1)
@@ -167,7 +169,7 @@ def _check_rounds(env: AnyEnvironment, params: Any, seed: int, num_steps: int) -
         ended = bool(result.single.moved.terminated) or bool(result.single.moved.truncated)
         _check_round(env, result, ended, f"step {number}")
         age = 0 if ended else age + 1
-        _require(age < env.max_steps, f"the episode goes on after max_steps={env.max_steps} decisions")
+        _require(age < env.max_steps, f"the episode continues after max_steps={env.max_steps} steps")
 
 
 def _keys(seed: int, number: int) -> list[_Keys]:
@@ -177,8 +179,8 @@ def _keys(seed: int, number: int) -> list[_Keys]:
     return [_Keys(*row) for row in zip(whole, halves[:, 0], halves[:, 1], strict=True)]
 
 
-def _starter(env: AnyEnvironment) -> Callable[..., tuple[jax.Array, Any, jax.Array]]:
-    def start(data: jax.Array, params: Any) -> tuple[jax.Array, Any, jax.Array]:
+def _starter(env: AnyEnvironment) -> Callable[..., tuple[jax.Array, object, jax.Array]]:
+    def start(data: jax.Array, params: object) -> tuple[jax.Array, object, jax.Array]:
         observation, state = env.reset(jax.random.wrap_key_data(data), params)
         return observation, state, _cell(env, state)
 
@@ -186,9 +188,9 @@ def _starter(env: AnyEnvironment) -> Callable[..., tuple[jax.Array, Any, jax.Arr
 
 
 def _single_player(env: AnyEnvironment) -> Callable[..., _Single]:
-    """`transition` and `reset` as a new function, so that they are traced anew."""
+    """`transition` and `reset` as new functions, so JAX traces them again."""
 
-    def play(keys: Any, state: Any, action: jax.Array, params: Any) -> _Single:
+    def play(keys: Any, state: object, action: jax.Array, params: object) -> _Single:
         key_move, key_reset = jax.random.wrap_key_data(keys.move), jax.random.wrap_key_data(keys.reset)
         return _Single(env.transition(key_move, unused(state), action, params), env.reset(key_reset, params))
 
@@ -198,7 +200,7 @@ def _single_player(env: AnyEnvironment) -> Callable[..., _Single]:
 def _player(env: AnyEnvironment) -> Callable[..., _Round]:
     single_player = _single_player(env)
 
-    def play(keys: Any, state: Any, action: jax.Array, params: Any) -> _Round:
+    def play(keys: Any, state: object, action: jax.Array, params: object) -> _Round:
         single = single_player(keys, state, action, params)
         stepped = env.step(jax.random.wrap_key_data(keys.whole), unused(state), action, params)
         return _Round(single, stepped, _cell(env, single.moved.state))
@@ -206,11 +208,11 @@ def _player(env: AnyEnvironment) -> Callable[..., _Round]:
     return play
 
 
-def _cell(env: AnyEnvironment, state: Any) -> jax.Array:
+def _cell(env: AnyEnvironment, state: object) -> jax.Array:
     return jnp.array(-1) if env.cells is None else env.cell(state)
 
 
-def _check_repeated(env: AnyEnvironment, params: Any, inputs: list[tuple], results: list[_Single]) -> None:
+def _check_repeated(env: AnyEnvironment, params: object, inputs: list[tuple], results: list[_Single]) -> None:
     """Many environments side by side must give what each gives alone.
 
     A second trace also finds what the first one has frozen: a draw from NumPy, a clock, a counter. Only where
@@ -227,8 +229,8 @@ def _check_repeated(env: AnyEnvironment, params: Any, inputs: list[tuple], resul
             play = jax.jit(_single_player(env))
             again = jax.tree.map(stacked, *[play(*given, params) for given in inputs])
             pure = same(getattr(alone, field), getattr(again, field))
-            _require(pure, f"{name} gives two results for the same key and arguments")
-            raise ContractError(f"{name} under jax.vmap gives other results than alone")
+            _require(pure, f"{name} gives different results for the same key and arguments")
+            raise ContractError(f"{name} gives different results under jax.vmap")
 
 
 def _check_round(env: AnyEnvironment, result: _Round, ended: bool, at: str) -> None:
@@ -241,7 +243,7 @@ def _check_round(env: AnyEnvironment, result: _Round, ended: bool, at: str) -> N
     _require(agree, f"{at}: step and transition differ in reward, terminated or truncated")
     expected = restarted if ended else (moved.observation, moved.state)
     continued = same((stepped.observation, stepped.state), expected)
-    _require(continued, f"{at}: step must go on from reset after an end, from transition otherwise")
+    _require(continued, f"{at}: step must continue from reset after an episode ends, and from transition otherwise")
 
 
 def _check_place(env: AnyEnvironment, observation: jax.Array, cell: jax.Array, at: str) -> None:
@@ -254,7 +256,7 @@ def _check_place(env: AnyEnvironment, observation: jax.Array, cell: jax.Array, a
         _require(-1 <= int(cell) < size, f"{at}: cell must be -1 or one of the {size} cells, got {cell}")
 
 
-def _traced(name: str, function: Callable[..., Any], *arguments: Any) -> Any:
+def _traced(name: str, function: Callable[..., object], *arguments: object) -> Any:
     """The types of the results of a function; what cannot be traced cannot be compiled."""
     try:
         return jax.eval_shape(lambda *values: function(*values), *arguments)
@@ -272,3 +274,48 @@ def _sample(space: Space, rng: np.random.Generator) -> np.ndarray:
     bounded = np.isfinite(space.low) and np.isfinite(space.high)
     values = rng.uniform(space.low, space.high, space.shape) if bounded else rng.normal(size=space.shape)
     return np.clip(values, space.low, space.high).astype(np.float32)
+
+
+WEAK = "*"  # marks a weakly typed leaf
+
+
+def types_of(tree: Any) -> str:
+    """Structure, shapes and dtypes of a pytree as text; a weak dtype is marked."""
+
+    def text(leaf: Any) -> str:
+        return f"{leaf.dtype}{list(leaf.shape)}{WEAK if getattr(leaf, 'weak_type', False) else ''}"
+
+    return str(jax.tree.map(text, tree))
+
+
+def is_key(leaf: Any) -> bool:
+    """Whether a leaf is an array of typed keys."""
+    return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+
+
+def unused(tree: Any) -> Any:
+    """The pytree with its keys marked as not yet used, for a program that means to use them twice."""
+    return jax.tree.map(lambda leaf: jax.random.clone(leaf) if is_key(leaf) else leaf, tree)
+
+
+def _numbers(leaf: Any) -> np.ndarray:
+    return np.asarray(jax.random.key_data(leaf) if is_key(leaf) else leaf)
+
+
+def stacked(*leaves: Any) -> Any:
+    """The leaves as rows of one array; keys stay keys."""
+    rows = np.stack([_numbers(leaf) for leaf in leaves])
+    return jax.random.wrap_key_data(jnp.asarray(rows)) if is_key(leaves[0]) else rows
+
+
+def same(left: Any, right: Any) -> bool:
+    """Whether two pytrees agree; in real numbers up to rounding, which differs between programs."""
+
+    def agree(a: Any, b: Any) -> bool:
+        a, b = _numbers(a), _numbers(b)
+        if a.shape != b.shape or a.dtype != b.dtype:
+            return False
+        return np.allclose(a, b, 1e-4, 1e-6, True) if a.dtype.kind == "f" else np.array_equal(a, b)
+
+    same_structure = jax.tree.structure(left) == jax.tree.structure(right)
+    return same_structure and jax.tree.all(jax.tree.map(agree, left, right))

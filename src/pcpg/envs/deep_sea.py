@@ -16,9 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from pcpg.envs.options import require_int
-from pcpg.envs.protocol import CellGrid, Environment, Step
+from pcpg.envs.protocol import CellGrid, Environment, Step, TabularModel
 from pcpg.envs.spaces import Box, Discrete
-from pcpg.envs.tabular import TabularModel
 
 MOVE_COST = 0.01  # of a whole descent to the right
 
@@ -41,7 +40,7 @@ class DeepSea(Environment[DeepSeaParams, DeepSeaState]):
     """A descent in which only going right `size` times in a row reaches the treasure."""
 
     size: int = 10
-    """Rows and columns of the sea, and decisions of an episode."""
+    """Rows and columns of the sea, and steps per episode."""
 
     def __post_init__(self) -> None:
         require_int("size", self.size, minimum=1, maximum=1000)

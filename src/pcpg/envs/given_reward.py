@@ -21,20 +21,20 @@ Reward = Callable[..., Any]
 class GivenRewardState(NamedTuple):
     """The state of the environment and the observation of it, which the reward is a function of."""
 
-    inner: Any
+    inner: Environment
     observation: jax.Array
 
 
 @dataclasses.dataclass(frozen=True)
-class GivenReward(Environment[Any, GivenRewardState]):
+class GivenReward(Environment[object, GivenRewardState]):
     """The environment `inner`, paying `reward(observation, action[, next_observation])` for each decision."""
 
-    inner: Environment[Any, Any]
+    inner: Environment
     reward: Reward
 
     def __post_init__(self) -> None:
         if isinstance(self.inner, HostEnvironment):
-            raise ValueError("a reward can be given to environments that are compiled, not to one stepped on the host")
+            raise ValueError("only compiled environments accept a reward, not those stepped on the host")
         _reward_jaxpr(self)
 
     @property
@@ -61,15 +61,15 @@ class GivenReward(Environment[Any, GivenRewardState]):
     def evaluation_env(self) -> "GivenReward":
         return GivenReward(self.inner.evaluation_env, self.reward)
 
-    def instance(self, seed: int) -> Any:
+    def instance(self, seed: int) -> object:
         return self.inner.instance(seed)
 
-    def reset(self, key: jax.Array, params: Any) -> tuple[jax.Array, GivenRewardState]:
+    def reset(self, key: jax.Array, params: object) -> tuple[jax.Array, GivenRewardState]:
         observation, state = self.inner.reset(key, params)
         return observation, GivenRewardState(state, observation)
 
     def transition(
-        self, key: jax.Array, state: GivenRewardState, action: jax.Array, params: Any
+        self, key: jax.Array, state: GivenRewardState, action: jax.Array, params: object
     ) -> Step[GivenRewardState]:
         moved = self.inner.transition(key, state.inner, action, params)
         pairs = (state.observation, action, moved.observation)
@@ -77,7 +77,7 @@ class GivenReward(Environment[Any, GivenRewardState]):
         return moved._replace(reward=reward, state=GivenRewardState(moved.state, moved.observation))
 
     def rewards_of(
-        self, params: Any, observations: np.ndarray, actions: np.ndarray, next_observations: np.ndarray
+        self, params: object, observations: np.ndarray, actions: np.ndarray, next_observations: np.ndarray
     ) -> tuple[np.ndarray, None]:
         del params
         pairs = (observations, actions, next_observations)[: num_arguments(self.reward)]
@@ -86,10 +86,10 @@ class GivenReward(Environment[Any, GivenRewardState]):
     def cell(self, state: GivenRewardState) -> jax.Array:
         return self.inner.cell(state.inner)
 
-    def reachable_cells(self, params: Any) -> np.ndarray:
+    def reachable_cells(self, params: object) -> np.ndarray:
         return self.inner.reachable_cells(params)
 
-    def possible_cells(self, params: Any) -> np.ndarray:
+    def possible_cells(self, params: object) -> np.ndarray:
         return self.inner.possible_cells(params)
 
 
@@ -131,5 +131,5 @@ def _reward_jaxpr(env: GivenReward) -> Any:
         raise ValueError(f"the reward {name} cannot be compiled by JAX: {error}") from error
     shapes = [out.shape for out in traced.out_avals]
     if shapes != [()]:
-        raise ValueError(f"the reward {name} must give one number, it gives arrays of the shapes {shapes}")
+        raise ValueError(f"the reward {name} must return one number, got arrays of shapes {shapes}")
     return traced

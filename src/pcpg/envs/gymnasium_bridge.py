@@ -23,36 +23,36 @@ from pcpg.envs.protocol import Environment
 from pcpg.envs.spaces import Box, Discrete, MultiDiscrete, Space
 
 NAMESPACE = "pcpg"
-AnyEnvironment = Environment[Any, Any]
+AnyEnvironment = Environment
 
 
 class _Moved(NamedTuple):
     """What comes out of a compiled move: few arrays, since handing one over costs as much as the move."""
 
     key: jax.Array  # key data of the next key, so that no key is split or wrapped in Python
-    state: Any
+    state: object
     observation: jax.Array
     outcome: jax.Array  # float32[3]: reward, terminated, truncated
-    info: dict[str, Any]
+    info: dict[str, jax.Array]
 
 
 class _Programs(NamedTuple):
     """The compiled moves of an environment."""
 
-    reset: Callable[[jax.Array, Any], tuple[jax.Array, Any, jax.Array]]
-    step: Callable[[jax.Array, Any, Any, Any], _Moved]
+    reset: Callable[[jax.Array, object], tuple[jax.Array, object, jax.Array]]
+    step: Callable[[jax.Array, object, object, object], _Moved]
 
 
 @functools.lru_cache(maxsize=256)
 def _programs(env: AnyEnvironment) -> _Programs:
     """The compiled moves of an environment: one compilation for all instances with the same options."""
 
-    def reset(data: jax.Array, params: Any) -> tuple[jax.Array, Any, jax.Array]:
+    def reset(data: jax.Array, params: object) -> tuple[jax.Array, object, jax.Array]:
         key, key_reset = jax.random.split(jax.random.wrap_key_data(data))
         observation, state = env.reset(key_reset, params)
         return jax.random.key_data(key), state, observation
 
-    def step(data: jax.Array, state: Any, action: jax.Array, params: Any) -> _Moved:
+    def step(data: jax.Array, state: object, action: jax.Array, params: object) -> _Moved:
         key, key_move = jax.random.split(jax.random.wrap_key_data(data))
         moved = env.transition(key_move, state, action, params)
         outcome = jnp.stack([moved.reward, moved.terminated, moved.truncated]).astype(jnp.float32)
@@ -69,7 +69,7 @@ def _host() -> Any:
         return jax.devices()[0]
 
 
-class FunctionalEnv(gymnasium.Env[Any, Any]):
+class FunctionalEnv(gymnasium.Env):
     """A functional environment behind the interface of Gymnasium: NumPy in, NumPy out, state inside.
 
     `reset(seed=s)` sets the key to `jax.random.key(s)`. Every reset and every step replaces the key by the
@@ -91,15 +91,15 @@ class FunctionalEnv(gymnasium.Env[Any, Any]):
         self._device = _host()
         self._params = jax.device_put(env.instance(instance_seed), self._device)
         self._key: jax.Array | None = None  # key data
-        self._state: Any = None
-        self._shown: Any = None  # the newest state, the last one of an episode included
+        self._state: object = None
+        self._shown: object = None  # the newest state, the last one of an episode included
 
     @property
-    def params(self) -> Any:
+    def params(self) -> object:
         """The arrays of the instance."""
         return self._params
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: object = None) -> tuple[Any, dict[str, object]]:
         """Start an episode: the first observation, and no information."""
         super().reset(seed=seed)
         del options
@@ -111,7 +111,7 @@ class FunctionalEnv(gymnasium.Env[Any, Any]):
         self._shown = self._state
         return self._to_host(observation), {}
 
-    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+    def step(self, action: object) -> tuple[Any, float, bool, bool, dict[str, object]]:
         """Take one decision; after the end of an episode a reset is due."""
         if self._state is None or self._key is None:
             raise gymnasium.error.ResetNeeded("call reset() before step(), at the start and after every episode")
@@ -130,30 +130,28 @@ class FunctionalEnv(gymnasium.Env[Any, Any]):
             raise gymnasium.error.ResetNeeded("call reset() before render()")
         return self.functional.render(self._params, self._shown)
 
-    def _checked(self, action: Any) -> np.ndarray:
+    def _checked(self, action: object) -> np.ndarray:
         """The action as an array of the space; a real one may lie out of bounds, as is the custom there."""
         space = self.functional.action_space
         value = np.asarray(action)
-        if isinstance(space, Discrete):
+        if isinstance(space, Discrete | MultiDiscrete):
             if not space.contains(value):
-                raise ValueError(f"action must be an integer from 0 to {space.n - 1}, got {action!r}")
-            return value.astype(np.int32)
-        if isinstance(space, MultiDiscrete):
-            if not space.contains(value):
-                raise ValueError(f"action must be integers from 0, below {space.sizes}, got {action!r}")
+                one = isinstance(space, Discrete)
+                expected = f"an integer from 0 to {space.n - 1}" if one else f"integers from 0, below {space.sizes}"
+                raise ValueError(f"action must be {expected}, got {action!r}")
             return value.astype(np.int32)
         if value.shape != space.shape:
             raise ValueError(f"action must have shape {space.shape}, got {value.shape}")
         return value.astype(np.float32)
 
-    def _to_host(self, observation: jax.Array) -> Any:
+    def _to_host(self, observation: jax.Array) -> object:
         """A copy that the user may write to; the view that JAX gives is read-only."""
         if isinstance(self.functional.observation_space, Discrete):
             return np.int64(observation)
         return np.array(observation)
 
 
-def to_gymnasium_space(space: Space) -> gymnasium.Space[Any]:
+def to_gymnasium_space(space: Space) -> gymnasium.Space:
     """The Gymnasium space with the same elements."""
     if isinstance(space, Discrete):
         return gymnasium.spaces.Discrete(space.n)
@@ -165,7 +163,7 @@ def to_gymnasium_space(space: Space) -> gymnasium.Space[Any]:
 
 
 def make_functional(
-    env_id: str, *, instance_seed: int = 0, render_mode: str | None = None, **options: Any
+    env_id: str, *, instance_seed: int = 0, render_mode: str | None = None, **options: object
 ) -> FunctionalEnv:
     """The Gymnasium form of a registered environment; what `gymnasium.make` calls."""
     return FunctionalEnv(registry.make(env_id, **options), instance_seed=instance_seed, render_mode=render_mode)

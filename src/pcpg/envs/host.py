@@ -1,23 +1,30 @@
-"""Environments that live on the host: somebody's Python objects, stepped one call at a time.
+"""Environments on the host: Python objects, stepped one call at a time.
 
 The functional protocol (protocol.py) compiles whole episodes; here only acting and learning can be compiled. What the
 agents ask of an environment is the same: spaces, the length of an episode, an instance for each seed. Episodes are
-played by `Players`, a fixed number of environments side by side, each from a seed of its own.
+played by `Players`, a fixed number of environments in parallel, each from a seed of its own.
 """
 
 import abc
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import numpy as np
 
 from pcpg.envs.protocol import Environment, Step
+from pcpg.envs.spaces import Space
+
+if TYPE_CHECKING:
+    import gymnasium
+
+    from pcpg.envs.adapters.spaces import Actions, Observations
 
 
 class EnvironmentFailed(RuntimeError):
-    """Somebody's environment raised, ended or did not answer; the message says where, so that it can be repeated."""
+    """An environment raised, died or did not answer; the message says where, so it can be reproduced."""
 
     def __init__(self, cause: str, where: dict[str, int] | None = None) -> None:
         super().__init__(cause, where)
@@ -30,7 +37,7 @@ class EnvironmentFailed(RuntimeError):
 
 @contextmanager
 def locating(**where: int) -> Iterator[None]:
-    """Whatever environment fails in here is said to have failed there: seed, round, update."""
+    """A context that adds its place (seed, round, update) to failures of environments."""
     try:
         yield
     except EnvironmentFailed as error:
@@ -40,7 +47,7 @@ def locating(**where: int) -> Iterator[None]:
 
 
 @contextmanager
-def guarded(players: Any) -> Iterator[None]:
+def guarded(players: object) -> Iterator[None]:
     """An exception of an environment in here says in which episode and at which step it came."""
     try:
         yield
@@ -51,8 +58,31 @@ def guarded(players: Any) -> Iterator[None]:
         raise EnvironmentFailed(f"{type(error).__name__}: {error}", getattr(players, "where", {})) from error
 
 
+FAR = 100.0
+"""Widths of its space by which an observation may lie outside: an entry that is further off is a mistake."""
+
+
+def unsound(env: Environment, observations: np.ndarray) -> np.ndarray:
+    """Which entries of observations [..., *shape] are not finite or lie far outside their space."""
+    low, high = getattr(env, "bounds", None) or (-np.inf, np.inf)
+    with np.errstate(invalid="ignore", over="ignore"):
+        width = FAR * np.subtract(high, low)
+        return ~np.isfinite(observations) | (observations < low - width) | (observations > high + width)
+
+
+def check_step(env: Environment, observation: np.ndarray, reward: Any, **where: int) -> None:
+    """Refuse a reward that is not finite, and an observation with an unsound entry."""
+    if not np.isfinite(reward):
+        raise EnvironmentFailed(f"the reward is {reward:g}, not a finite number", where)
+    bad = unsound(env, observation).reshape(-1)
+    if bad.any():
+        entry, space = int(np.argmax(bad)), env.observation_space
+        value = observation.reshape(-1)[entry]
+        raise EnvironmentFailed(f"entry {entry} of the observation is {value:g}, which is not in {space}", where)
+
+
 class Moved(NamedTuple):
-    """What one move of some environments gives back."""
+    """The result of one step of some environments."""
 
     observations: np.ndarray  # [n, ...] the true ones after the move: no reset is in between
     rewards: np.ndarray  # [n]
@@ -62,11 +92,11 @@ class Moved(NamedTuple):
 
 @runtime_checkable
 class Players(Protocol):
-    """Some environments side by side; all of one wave start together and are played to their ends."""
+    """Some environments in parallel; a wave of episodes starts together and is played to the end."""
 
     @property
     def count(self) -> int:
-        """How many episodes can be played at a time."""
+        """The number of parallel episodes."""
         ...
 
     def reset(self, seeds: list[int]) -> np.ndarray:
@@ -74,15 +104,15 @@ class Players(Protocol):
         ...
 
     def step(self, actions: np.ndarray, alive: np.ndarray) -> Moved:
-        """Move those that are alive; what is given back for the others means nothing."""
+        """Step the live environments; results for the others are meaningless."""
         ...
 
 
 @runtime_checkable
 class EpisodePlayers(Players, Protocol):
-    """Players that take whole episodes, each from somebody who plays it from its start to its end."""
+    """Players that play whole episodes, each by one worker."""
 
-    def play(self, perform: Callable[[Players, Any, Any], Any], shared: Any, tasks: Sequence[Any]) -> list[Any]:
+    def play(self, perform: Callable[[Players, Any, Any], Any], shared: object, tasks: Sequence[object]) -> list[Any]:
         """What `perform(player, shared, task)` gives for each task, in the order of the tasks, whoever played which."""
         ...
 
@@ -98,21 +128,41 @@ class HostEnvironment(Environment[tuple[()], Any]):
     def players(self) -> Players:
         """The environments that play its episodes, the same at each call."""
 
+    @property
     @abc.abstractmethod
-    def encode(self, observation: Any) -> np.ndarray:
-        """An observation as the environment gives it, as networks see it."""
+    def declared_spaces(self) -> dict[str, "gymnasium.Space"]:
+        """Its spaces "observation" and "action" as Gymnasium has them, for the files of a run."""
 
-    @abc.abstractmethod
-    def decode(self, action: np.ndarray) -> Any:
+    @functools.cached_property
+    def coders(self) -> "tuple[Observations, Actions]":
+        """How observations become what networks see, and actions of policies what the environment takes."""
+        from pcpg.envs.adapters.spaces import actions_of, observations_of
+
+        return observations_of(self.declared_spaces["observation"]), actions_of(self.declared_spaces["action"])
+
+    @property
+    def observation_space(self) -> Space:
+        return self.coders[0].space
+
+    @property
+    def action_space(self) -> Space:
+        return self.coders[1].space
+
+    def encode(self, observation: object) -> np.ndarray:
+        """An observation as the environment gives it, as networks see it."""
+        return self.coders[0].encode(observation)
+
+    def decode(self, action: np.ndarray) -> object:
         """An action as a policy gives it, as the environment takes it."""
+        return self.coders[1].decode(np.asarray(action)[None])[0]
 
     def close(self) -> None:
-        """Close the environments that play, with their processes; they are made anew when next asked for."""
+        """Close the environments that play, with their processes; they are created again on demand."""
 
     @property
     def single_observation(self) -> Any:
         """The space of one observation as the environment gives it."""
-        return self.observation_space
+        return self.declared_spaces["observation"]
 
     @property
     def bounds(self) -> tuple[np.ndarray, np.ndarray] | None:
@@ -121,18 +171,18 @@ class HostEnvironment(Environment[tuple[()], Any]):
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """What the user should know: what was left out or taken for granted."""
-        return ()
+        """Notices for the user: ignored parts and assumptions."""
+        return self.coders[0].notices
 
     def instance(self, seed: int) -> tuple[()]:
         """Nothing: what differs between episodes follows from their seeds."""
         del seed
         return ()
 
-    def reset(self, key: jax.Array, params: tuple[()]) -> tuple[jax.Array, Any]:
+    def reset(self, key: jax.Array, params: tuple[()]) -> tuple[jax.Array, object]:
         """Refused: there is nothing to compile."""
-        raise TypeError(f"{self} is stepped on the host: play its episodes by `players`")
+        raise TypeError(f"{self} is stepped on the host: play its episodes with `players`")
 
-    def transition(self, key: jax.Array, state: Any, action: jax.Array, params: tuple[()]) -> Step[Any]:
+    def transition(self, key: jax.Array, state: object, action: jax.Array, params: tuple[()]) -> Step:
         """Refused: there is nothing to compile."""
-        raise TypeError(f"{self} is stepped on the host: play its episodes by `players`")
+        raise TypeError(f"{self} is stepped on the host: play its episodes with `players`")

@@ -18,9 +18,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from pcpg.envs.options import require_int
-from pcpg.envs.protocol import CellGrid, Environment, Step
+from pcpg.envs.protocol import CellGrid, Environment, Step, TabularModel
 from pcpg.envs.spaces import Box, Discrete
-from pcpg.envs.tabular import TabularModel
 
 NUM_ACTIONS = 10
 DEAD = 2  # the kinds of state: 0 and 1 are good
@@ -46,7 +45,7 @@ class CombinationLock(Environment[LockParams, LockState]):
     """Two locks of `horizon` levels, of which one pays 5 and the other 2."""
 
     horizon: int = 10
-    """Levels of each lock; an episode has one decision more."""
+    """Levels of each lock; an episode takes one more step."""
 
     def __post_init__(self) -> None:
         require_int("horizon", self.horizon, minimum=1, maximum=10_000)

@@ -1,7 +1,7 @@
 """The maze of the paper: a tree of corridors seen from above as an image, reward-free unless a goal is given.
 
 The border is wall. Inside it cells are opened depth-first from a random one: a cell may be opened only if
-exactly one of its four neighbours is open, so that the open cells form a tree, and where the last step of the
+exactly one of its four neighbours is open, so the open cells form a tree, and where the last step of the
 stack turned the next one must go straight on. An episode starts at the cell where carving began.
 
 Actions: 0 up, 1 down, 2 left, 3 right, 4 stay; a move into a wall stays. Observation: bytes 0 or 255,
@@ -18,14 +18,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from pcpg.envs.options import require_int
-from pcpg.envs.protocol import CellGrid, Environment, Step
+from pcpg.envs.protocol import CellGrid, Environment, Step, TabularModel
 from pcpg.envs.spaces import Discrete, Image
-from pcpg.envs.tabular import TabularModel
 
 MOVES = ((-1, 0), (1, 0), (0, -1), (0, 1), (0, 0))  # (row, column) of up, down, left, right, stay
 NO_GOAL = -1
 
-GOALS = 1  # the stream of random numbers from which goals are drawn, beside that of the walls
+GOALS = 1  # the stream of random numbers from which goals are drawn, separate from that of the walls
 
 Cell = tuple[int, int]
 
@@ -36,7 +35,7 @@ class MazeParams(NamedTuple):
     background: np.ndarray | jax.Array  # uint8[size * size * 3], the observation without the agent
     next_cell: np.ndarray | jax.Array  # int32[size * size, 5]
     start: np.ndarray | jax.Array  # int32
-    goal: np.ndarray | jax.Array  # int32, NO_GOAL where there is none
+    goal: np.ndarray | jax.Array  # int32, NO_GOAL if there is none
 
 
 class MazeState(NamedTuple):
@@ -51,22 +50,22 @@ class Maze(Environment[MazeParams, MazeState]):
     """A maze of `size` x `size` cells, border included."""
 
     size: int = 20
-    """Rows and columns of the maze, its border of walls included."""
+    """Rows and columns of the maze, including the border walls."""
     steps: int = 200
-    """Moves after which an episode is truncated."""
+    """Steps after which an episode is truncated."""
     goal: Cell | str | None = dataclasses.field(default=None, compare=False)
-    """ROW,COLUMN of an open cell that gives reward 1 and ends the episode; none: reward is always 0."""
+    """ROW,COLUMN of an open cell with reward 1 that ends the episode; none: the reward is always 0."""
     goals: int = dataclasses.field(default=0, compare=False)
-    """So many goals for each maze, near and far ones: seed s is maze s // goals with its goal number s % goals."""
+    """Number of goals per maze, near and far: seed s is maze s // goals with goal number s % goals."""
     # Both act through the instance's arrays only. Left out of the comparison, mazes that differ in nothing else are
-    # one constant to the compiler: a new goal compiles nothing anew.
+    # one constant to the compiler: a new goal causes no compilation.
 
     def __post_init__(self) -> None:
         require_int("size", self.size, minimum=4, maximum=1000)  # the border is wall, and one cell makes no maze
         require_int("steps", self.steps, minimum=1)
         require_int("goals", self.goals, minimum=0)
         if self.goal is not None and self.goals:
-            raise ValueError(f"give one goal or a number of goals, not both: got {self.goal!r} and {self.goals}")
+            raise ValueError(f"set one goal or a number of goals, not both: got {self.goal!r} and {self.goals}")
         if self.goal is not None:
             object.__setattr__(self, "goal", read_cell(self.goal))
 
@@ -120,7 +119,7 @@ class Maze(Environment[MazeParams, MazeState]):
             what = "a wall" if inside else f"outside the {self.size} x {self.size} maze"
             raise ValueError(f"goal ({row}, {column}) is {what}; the nearest open cell is ({near_row}, {near_column})")
         if row * self.size + column == params.start:
-            raise ValueError(f"goal ({row}, {column}) is the start: there would be nothing to reach")
+            raise ValueError(f"goal ({row}, {column}) is the start, so there is nothing to reach")
         return params._replace(goal=np.asarray(row * self.size + column, np.int32))
 
     def reset(self, key: jax.Array, params: MazeParams) -> tuple[jax.Array, MazeState]:
@@ -233,7 +232,7 @@ def read_cell(cell: Cell | list[int] | str) -> Cell:
     return int(row), int(column)
 
 
-def _whole(part: Any) -> Any:
+def _whole(part: object) -> Any:
     """An integer of Python's own where the part is one of NumPy's or the text of one."""
     if isinstance(part, str) and part.removeprefix("-").isdecimal():
         return int(part)
@@ -247,7 +246,7 @@ def draw_goals(distances: np.ndarray, count: int, rng: np.random.Generator) -> n
     """
     cells = np.flatnonzero(distances > 0)
     if count > len(cells):
-        raise ValueError(f"goals must be at most {len(cells)}, the open cells of this maze but its start, got {count}")
+        raise ValueError(f"goals must be at most {len(cells)}, the number of open cells besides the start, got {count}")
     cells = rng.permutation(cells)  # so that the order within a distance is chance
     bands = np.array_split(cells[np.argsort(distances[cells], kind="stable")], count)
     return np.array([rng.choice(band) for band in bands], np.int32)

@@ -45,7 +45,7 @@ class MountainCarContinuous(Environment[MountainCarParams, MountainCarState]):
     """The continuous mountain car with a time limit of `steps`."""
 
     steps: int = 200
-    """Moves after which an episode is truncated; Gymnasium's own limit is 999."""
+    """Steps after which an episode is truncated; Gymnasium's own limit is 999."""
 
     def __post_init__(self) -> None:
         require_int("steps", self.steps, minimum=1)
@@ -129,7 +129,7 @@ class MountainCarContinuous(Environment[MountainCarParams, MountainCarState]):
 
 
 def draw_valley(position: float) -> np.ndarray:
-    """A car at a position of the valley, drawn at twice the size and halved, so that edges are smooth."""
+    """A car at a position in the valley, drawn at twice the size and halved for smooth edges."""
     from pcpg.envs.drawing import AGENT, INK, PAPER, canvas
 
     width, height = 960, 480

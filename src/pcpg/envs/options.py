@@ -1,27 +1,26 @@
-"""Options of environments: what a constructor takes, and clear refusals of what it does not."""
+"""Options of environments: the arguments of a constructor, and clear errors for invalid ones."""
 
-import difflib
 import inspect
-import types
-import typing
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
+
+from pcpg.config import ConfigError, alternatives, check_type, item_kinds, nearest
 
 
 class InvalidOption(ValueError):
-    """An option that the environment does not have, or a value that it cannot take."""
+    """An unknown option of an environment, or an invalid value."""
 
 
 class NoTimeLimit(InvalidOption):
-    """An environment whose episodes may last for ever, and nobody said after how many steps they are cut."""
+    """An environment without a time limit, and none was given."""
 
 
 class Option(NamedTuple):
     """One option of a constructor."""
 
     name: str
-    kind: Any  # the annotation, or None where there is none
-    default: Any  # inspect.Parameter.empty where the option must be given
+    kind: object  # the annotation, or None where there is none
+    default: object  # inspect.Parameter.empty where the option must be given
 
     @property
     def required(self) -> bool:
@@ -45,13 +44,6 @@ def require_int(name: str, value: object, *, minimum: int, maximum: int = MOST) 
         raise ValueError(f"{name} must be at most {maximum:,}, got {value:,}")
 
 
-def nearest(word: str, choices: Iterable[str], *, cutoff: float = 0.0) -> str | None:
-    """The choice most like `word`, letter case aside; None where none is as like as `cutoff`, of 1."""
-    by_folded = {choice.casefold(): choice for choice in choices}
-    matches = difflib.get_close_matches(word.casefold(), by_folded, n=1, cutoff=cutoff)
-    return by_folded[matches[0]] if matches else None
-
-
 def options_of(constructor: Callable[..., Any]) -> tuple[Option, ...]:
     """The options of a constructor, in the order of its signature."""
     try:
@@ -65,41 +57,22 @@ def options_of(constructor: Callable[..., Any]) -> tuple[Option, ...]:
     )
 
 
-def check_options(owner: str, constructor: Callable[..., Any], given: Mapping[str, Any]) -> None:
+def check_options(owner: str, constructor: Callable[..., object], given: Mapping[str, object]) -> None:
     """Raise InvalidOption where an option is unknown, of the wrong type, or required and missing."""
     options = {option.name: option for option in options_of(constructor)}
-    valid = ", ".join(str(option) for option in options.values())
+    valid = f"Valid options: {', '.join(map(str, options.values()))}"
     for name, value in given.items():
         if name not in options:
             hint = nearest(name, options)
-            listing = f"did you mean {hint!r}? Valid options: {valid}" if hint else "it has no options"
+            listing = f"did you mean {hint!r}? {valid}" if hint else "it has no options"
             raise InvalidOption(f"{owner} has no option {name!r}; {listing}")
         kind = options[name].kind
-        if not _matches(value, kind):
-            raise InvalidOption(
-                f"{owner}: option {name!r} must be {_text(kind)}, got {value!r} ({type(value).__name__}). "
-                f"Valid options: {valid}"
-            )
+        if any(item_kinds(one, 0) is not None for one in alternatives(kind)):
+            continue  # the environment knows which lists it takes
+        try:
+            check_type(kind, value, f"option {name!r}")
+        except ConfigError as error:
+            raise InvalidOption(f"{owner}: {error}. {valid}") from error
     missing = [name for name, option in options.items() if option.required and name not in given]
     if missing:
-        raise InvalidOption(f"{owner} needs option {missing[0]!r}. Valid options: {valid}")
-
-
-def _matches(value: object, kind: Any) -> bool:
-    """Whether a value may be passed for an annotation; an annotation not known here takes everything."""
-    if typing.get_origin(kind) is typing.Literal:
-        return value in typing.get_args(kind)
-    if typing.get_origin(kind) in (typing.Union, types.UnionType):
-        return any(_matches(value, part) for part in typing.get_args(kind))
-    if kind in (int, float):  # True is an int to Python, never to a reader
-        return isinstance(value, (int, kind)) and not isinstance(value, bool)
-    if kind in (bool, str, types.NoneType):
-        return isinstance(value, kind)
-    return True
-
-
-def _text(kind: Any) -> str:
-    """An annotation as a reader would write it."""
-    if typing.get_origin(kind) is typing.Literal:
-        return "one of " + ", ".join(repr(choice) for choice in typing.get_args(kind))
-    return kind.__name__ if isinstance(kind, type) else str(kind)
+        raise InvalidOption(f"{owner} needs option {missing[0]!r}. {valid}")

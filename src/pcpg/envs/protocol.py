@@ -1,6 +1,6 @@
 """The environment protocol: pure functions of a key, a state, an action and the instance's parameters.
 
-An environment is a frozen (hashable) dataclass of its options, so that compiled programs can take it as a
+An environment is a frozen (hashable) dataclass of its options, so compiled programs can take it as a
 constant. What is drawn once per instance (the combination of a lock, the walls of a maze) is a pytree of
 arrays, `params`, made outside the compiled program by `instance(seed)`.
 
@@ -14,7 +14,7 @@ and keeps the true last observation in `info["final_observation"]`. `terminated`
 """
 
 import abc
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -27,18 +27,18 @@ State = TypeVar("State")
 
 
 class Step(NamedTuple, Generic[State]):
-    """What one move of the environment gives back."""
+    """The result of one step of the environment."""
 
     observation: jax.Array
     state: State
     reward: jax.Array  # float32 scalar
     terminated: jax.Array  # bool scalar
     truncated: jax.Array  # bool scalar
-    info: dict[str, Any]
+    info: dict[str, jax.Array]
 
 
 class CellGrid(NamedTuple):
-    """How the cells of an environment are laid out when visits are drawn: panels of rows x columns."""
+    """The layout of an environment's cells in pictures of visits: panels of rows x columns."""
 
     panels: tuple[str, ...]
     rows: tuple[str, ...]
@@ -68,7 +68,7 @@ class Environment(abc.ABC, Generic[Params, State]):
     @property
     @abc.abstractmethod
     def max_steps(self) -> int:
-        """The most decisions an episode can have."""
+        """The maximum number of steps in an episode."""
 
     @abc.abstractmethod
     def instance(self, seed: int) -> Params:
@@ -76,7 +76,7 @@ class Environment(abc.ABC, Generic[Params, State]):
 
     @property
     def tasks(self) -> int:
-        """How many instances differ in their reward only: seed s is task s % tasks of dynamics number s // tasks."""
+        """The number of instances that differ only in reward: seed s is task s % tasks of dynamics s // tasks."""
         return 1
 
     def dynamics_seed(self, seed: int) -> int:
@@ -92,7 +92,7 @@ class Environment(abc.ABC, Generic[Params, State]):
         """Move once, without any reset; `observation` belongs to the new state, the last one included."""
 
     def step(self, key: jax.Array, state: State, action: jax.Array, params: Params) -> Step[State]:
-        """Move once and start anew where the episode ended; `info["final_observation"]` is the true last one.
+        """Move once and reset if the episode ended; `info["final_observation"]` is the true last one.
 
         The key is split in two: the first half moves, the second resets, so a step can be repeated by hand.
         """
@@ -113,7 +113,7 @@ class Environment(abc.ABC, Generic[Params, State]):
         return None
 
     def cell(self, state: State) -> jax.Array:
-        """Index of the state's cell in the flattened grid (int32), or -1 for a state that lies in none.
+        """Index of the state's cell in the flattened grid (int32), or -1 for a state outside it.
 
         Visits with -1 are not counted: a start outside the grid, or the state after the last decision.
         Only where `cells` is not None.
@@ -150,11 +150,11 @@ class Environment(abc.ABC, Generic[Params, State]):
 
     @property
     def num_cells(self) -> int:
-        """How many cells there are, 0 where visits are not counted."""
+        """The number of cells; 0 if visits are not counted."""
         return 0 if self.cells is None else self.cells.size
 
     def possible_cells(self, params: Params) -> np.ndarray:
-        """Those of `reachable_cells` that some policy can visit, where less than all are known to be."""
+        """The subset of `reachable_cells` that some policy can visit, if known to be smaller."""
         return self.reachable_cells(params)
 
     def reachable_cells(self, params: Params) -> np.ndarray:
@@ -174,7 +174,7 @@ class Environment(abc.ABC, Generic[Params, State]):
         from pcpg.envs.drawing import draw_cells
 
         if self.cells is None:
-            raise TypeError(f"{type(self).__name__} has no picture of its states")
+            raise TypeError(f"{type(self).__name__} cannot draw its states")
         return draw_cells(self.cells, self.reachable_cells(params), int(self.cell(state)))
 
     @property
@@ -184,10 +184,46 @@ class Environment(abc.ABC, Generic[Params, State]):
 
     @property
     def is_reward_free(self) -> bool:
-        """Whether no episode can earn anything, so that there is nothing but exploration."""
+        """Whether no episode can earn reward, which leaves only exploration."""
         return False
 
     @property
     def solved_return(self) -> float | None:
-        """The mean return from which on the task counts as solved, where there is such a number."""
+        """The mean return above which the task counts as solved, if defined."""
         return None
+
+
+ModelParams = TypeVar("ModelParams", contravariant=True)
+ModelState = TypeVar("ModelState", contravariant=True)
+
+
+class TabularModel(NamedTuple):
+    """A finite model with S states and A actions."""
+
+    transitions: np.ndarray  # float64[S, A, S], probability of the next state
+    rewards: np.ndarray  # float64[S, A], expected reward of the decision
+    terminal: np.ndarray  # bool[S], absorbing and without reward
+    start: int
+    observations: np.ndarray  # float64[S, observation size]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The numbers of states and actions."""
+        return self.rewards.shape[0], self.rewards.shape[1]
+
+
+@runtime_checkable
+class Tabular(Protocol[ModelParams, ModelState]):
+    """What an environment offers, beyond the protocol of environments, when its states can be enumerated."""
+
+    def tabular(self, params: ModelParams) -> TabularModel:
+        """The exact model of the instance."""
+        ...
+
+    def state_index(self, state: ModelState) -> jax.Array:
+        """The number of a state in the model (int32)."""
+        ...
+
+    def all_states(self) -> Any:
+        """The states of the model in their order, stacked along a leading axis."""
+        ...

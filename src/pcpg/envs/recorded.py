@@ -1,13 +1,12 @@
-"""What a run folder says of its environment, so that whoever reads the folder need not make it.
+"""The description of an environment in a run folder, so readers need not create it.
 
 Spaces, the length of an episode, the layout of grid cells and the solved return are written down when a run starts.
 From them `recorded` makes an environment that knows all this and plays nothing: making the true one may import a module
-that the folder names, and that is for whoever trusts the folder.
+that the folder names, which requires trust.
 """
 
 import base64
 import dataclasses
-import functools
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -26,15 +25,11 @@ class NotMade(ValueError):
     """An environment that is only known from a run folder and cannot be played."""
 
 
-def describe(name: str, env: Environment[Any, Any], seeds: Iterable[int]) -> dict[str, Any]:
+def describe(name: str, env: Environment, seeds: Iterable[int]) -> dict[str, object]:
     """All that readers of a run's folder need to know of its environment, as JSON values."""
     cells = env.cells
-    closed = {}
-    if cells is not None:
-        for seed in sorted(set(seeds)):
-            is_open = env.reachable_cells(env.instance(seed))
-            if not is_open.all():
-                closed[str(seed)] = base64.b64encode(np.packbits(is_open).tobytes()).decode("ascii")
+    is_open = {} if cells is None else {seed: env.reachable_cells(env.instance(seed)) for seed in sorted(set(seeds))}
+    closed = {str(seed): np.packbits(some).tobytes() for seed, some in is_open.items() if not some.all()}
     on_host = isinstance(env, HostEnvironment)
     return {
         "env": name,
@@ -46,14 +41,14 @@ def describe(name: str, env: Environment[Any, Any], seeds: Iterable[int]) -> dic
         "is_reward_free": env.is_reward_free,
         "tasks": env.tasks,
         "cells": None if cells is None else [list(part) for part in cells],
-        "reachable": closed,
+        "reachable": {seed: base64.b64encode(bits).decode("ascii") for seed, bits in closed.items()},
         "on_host": on_host,
         "notices": list(env.notices) if on_host else [],
         "spaces": _host_spaces(env) if on_host else None,
     }
 
 
-def recorded(name: str, content: Mapping[str, Any]) -> Environment[Any, Any]:
+def recorded(name: str, content: Mapping[str, object]) -> Environment:
     """An environment as `describe` wrote it down; `ValueError` where that is not what it says."""
     try:
         if content["env"] != name:
@@ -69,8 +64,8 @@ class Facts:
     """What is known of an environment."""
 
     name: str
-    observation_space: Any
-    action_space: Any
+    observation_space: Space
+    action_space: Space
     max_steps: int
     evaluation_steps: int
     solved_return: float | None
@@ -107,8 +102,9 @@ def _facts(name: str, content: Mapping[str, Any]) -> Facts:
     )
 
 
-class _Known(Environment[Any, Any]):
-    """What is written down answers; what would play refuses."""
+@dataclasses.dataclass(frozen=True, eq=False)
+class Recorded(Environment):
+    """An environment as a run folder describes it: what is written down answers, and what would play refuses."""
 
     facts: Facts
 
@@ -145,68 +141,46 @@ class _Known(Environment[Any, Any]):
         return self.facts.is_reward_free
 
     @property
-    def evaluation_env(self) -> "Environment[Any, Any]":
+    def evaluation_env(self) -> "Recorded":
         if self.facts.evaluation_steps == self.facts.max_steps:
             return self
-        return type(self)(dataclasses.replace(self.facts, max_steps=self.facts.evaluation_steps))  # pyright: ignore
+        return type(self)(dataclasses.replace(self.facts, max_steps=self.facts.evaluation_steps))
 
     def instance(self, seed: int) -> Any:
         return seed  # all that is known of an instance goes by its seed
 
-    def reachable_cells(self, params: Any) -> np.ndarray:
+    def reachable_cells(self, params: object) -> np.ndarray:
         packed = self.facts.reachable.get(str(params))
         if packed is None:
             return np.ones(self.num_cells, bool)
-        is_open = np.unpackbits(np.frombuffer(base64.b64decode(packed), np.uint8), count=self.num_cells).astype(bool)
-        return is_open
+        return np.unpackbits(np.frombuffer(base64.b64decode(packed), np.uint8), count=self.num_cells).astype(bool)
 
     def examples(self, rng: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarray]:
         """Made-up pairs: the shapes of a feature map follow from them, its numbers lie in the folder."""
         seen = rng.uniform(0.0, 1.0, (count, *self.observation_space.shape)).astype(self.observation_space.dtype)
         return seen, rng.integers(0, 1, (count, *self.action_space.shape)).astype(self.action_space.dtype)
 
-    def reset(self, key: jax.Array, params: Any) -> tuple[jax.Array, Any]:
+    def reset(self, key: jax.Array, params: object) -> tuple[jax.Array, object]:
         raise self.refusal
 
-    def transition(self, key: jax.Array, state: Any, action: jax.Array, params: Any) -> Step[Any]:
+    def transition(self, key: jax.Array, state: object, action: jax.Array, params: object) -> Step:
         raise self.refusal
 
     @property
     def refusal(self) -> NotMade:
-        return NotMade(f"{self.facts.name} is only known from the run folder: nothing can be played on it")
+        return NotMade(f"{self.facts.name} is known only from the run folder and cannot be played")
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Recorded(_Known):
-    """An environment that is compiled, as a run folder describes it."""
+class RecordedHost(Recorded, HostEnvironment):
+    """One that is stepped on the host: it encodes and decodes."""
 
-    facts: Facts
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class RecordedHost(_Known, HostEnvironment):
-    """An environment that is stepped on the host, as a run folder describes it: it encodes and decodes."""
-
-    facts: Facts
-
-    @functools.cached_property
-    def _spaces(self) -> dict[str, Any]:
+    @property
+    def declared_spaces(self) -> dict[str, Any]:
         from pcpg.envs.adapters.spaces import space_of_json
 
         if self.facts.spaces is None:
             raise self.refusal
         return {key: space_of_json(self.facts.spaces[key]) for key in ("observation", "action")}
-
-    @functools.cached_property
-    def _coders(self) -> tuple[Any, Any]:
-        from pcpg.envs.adapters.spaces import actions_of, observations_of
-
-        return observations_of(self._spaces["observation"]), actions_of(self._spaces["action"])
-
-    @property
-    def single_observation(self) -> Any:
-        """The space of one observation as the environment declared it."""
-        return self._spaces["observation"]
 
     @property
     def notices(self) -> tuple[str, ...]:
@@ -216,21 +190,11 @@ class RecordedHost(_Known, HostEnvironment):
     def players(self) -> Players:
         raise self.refusal
 
-    def encode(self, observation: Any) -> np.ndarray:
-        """An observation as the environment gives it, as networks see it."""
-        return self._coders[0].encode(observation)
 
-    def decode(self, action: np.ndarray) -> Any:
-        """An action as a policy gives it, as the environment takes it."""
-        return self._coders[1].decode(np.asarray(action)[None])[0]
-
-
-def _host_spaces(env: Any) -> dict[str, Any] | None:
-    """The spaces of an environment on the host as it declares them, where they can be written down."""
+def _host_spaces(env: HostEnvironment) -> dict[str, object]:
     from pcpg.envs.adapters.spaces import space_to_json
 
-    declared = getattr(env, "declared_spaces", None)
-    return None if declared is None else {key: space_to_json(space) for key, space in declared.items()}
+    return {key: space_to_json(space) for key, space in env.declared_spaces.items()}
 
 
 def _space_to_json(space: Space) -> dict[str, Any]:

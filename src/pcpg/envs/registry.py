@@ -2,25 +2,15 @@
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from pcpg.envs import probes
-from pcpg.envs.adapters.names import (
-    adapter_options,
-    is_adapted,
-    make_adapted,
-    module_of,
-    similar_in_gymnasium,
-)
-from pcpg.envs.chain import Chain
-from pcpg.envs.deep_sea import DeepSea
-from pcpg.envs.lock import CombinationLock
-from pcpg.envs.maze import Maze
-from pcpg.envs.mountain_car import MountainCarContinuous
-from pcpg.envs.options import InvalidOption, Option, check_options, nearest, options_of
+from pcpg.config import nearest
+from pcpg.envs.adapters.names import GYMNASIUM, adapter_options, gymnasium_package, is_adapted, make_adapted
+from pcpg.envs.functions import load
+from pcpg.envs.options import InvalidOption, Option, check_options, options_of
 from pcpg.envs.protocol import Environment
 
-Constructor = Callable[..., Environment[Any, Any]]
+Constructor = Callable[..., Environment]
 
 
 class UnknownEnvironment(ValueError):
@@ -28,15 +18,18 @@ class UnknownEnvironment(ValueError):
 
 
 class Entry(NamedTuple):
-    """What is registered under an id."""
+    """The entry of an id."""
 
-    constructor: Constructor
+    home: str | Constructor  # "module:NAME" of the constructor, imported when it is asked for, or the constructor
     summary: str
-    hidden: bool = False  # listed apart: made for tests, not for research
+
+    @property
+    def constructor(self) -> Constructor:
+        return load(self.home) if isinstance(self.home, str) else self.home
 
 
 class EnvironmentSpec(NamedTuple):
-    """What there is to know about a registered environment before it is made."""
+    """The description of a registered environment before it is created."""
 
     id: str
     summary: str
@@ -44,38 +37,39 @@ class EnvironmentSpec(NamedTuple):
     observation_space: str
     action_space: str
     max_steps: int | None  # None where it depends on options that must be given
-    hidden: bool
 
 
+# A new environment is a file and a line here.
 _ENTRIES: dict[str, Entry] = {
-    "CombinationLock-v0": Entry(CombinationLock, "two combination locks, the hard-exploration task of the paper"),
-    "Maze-v0": Entry(Maze, "a random maze seen as an image, without reward unless it has a goal"),
-    "MountainCarContinuous-v0": Entry(MountainCarContinuous, "a car too weak to climb straight to its flag"),
-    "DeepSea-v0": Entry(DeepSea, "a descent whose treasure needs one right sequence of moves (bsuite)"),
-    "Chain-v0": Entry(Chain, "a row of states with a large reward at the far end and a lure at the near end"),
-    "ProbeOneStep-v0": Entry(probes.OneStep, "one decision, reward 1", hidden=True),
-    "ProbeTwoStates-v0": Entry(probes.TwoStates, "one decision, the reward is the observation", hidden=True),
-    "ProbeDelayed-v0": Entry(probes.Delayed, "two decisions, the second pays for the first", hidden=True),
-    "ProbeTruncation-v0": Entry(probes.Truncation, "reward 1 for ever, cut by a time limit", hidden=True),
-    "ProbeAction-v0": Entry(probes.Action, "one decision, action 1 pays 1", hidden=True),
-    "ProbeContinuous-v0": Entry(probes.Continuous, "one real action, best at 0.5", hidden=True),
-    "ProbeNonFinite-v0": Entry(probes.NonFinite, "a NaN after some decisions", hidden=True),
+    "CombinationLock-v0": Entry(
+        "pcpg.envs.lock:CombinationLock", "two combination locks, the paper's hard-exploration task"
+    ),
+    "Maze-v0": Entry("pcpg.envs.maze:Maze", "a random maze seen as an image, reward-free unless a goal is set"),
+    "MountainCarContinuous-v0": Entry(
+        "pcpg.envs.mountain_car:MountainCarContinuous", "a car too weak to climb straight to its flag"
+    ),
+    "DeepSea-v0": Entry(
+        "pcpg.envs.deep_sea:DeepSea", "a descent whose treasure needs one right sequence of moves (bsuite)"
+    ),
+    "Chain-v0": Entry(
+        "pcpg.envs.chain:Chain", "a row of states with a large reward at the far end and a lure at the near end"
+    ),
 }
 
 
-def make(env_id: str, **options: Any) -> Environment[Any, Any]:
+def make(env_id: str, **options: object) -> Environment:
     """The environment registered under `env_id`.
 
     Args:
-        env_id: Such as "Maze-v0"; other people's environments have a prefix, such as gymnasium:FrozenLake-v1.
+        env_id: Such as "Maze-v0"; environments from other libraries have a prefix, as in gymnasium:FrozenLake-v1.
         **options: Of the environment, such as `size`.
 
     Returns:
         The environment, which is hashable: the same id and options give an equal one.
 
     Raises:
-        UnknownEnvironment: Where nothing is registered under the id; the nearest that is, is named.
-        InvalidOption: Where there is no such option, or it cannot have this value.
+        UnknownEnvironment: If the id is not registered; the message suggests the nearest one.
+        InvalidOption: If an option is unknown or its value invalid.
 
     >>> make("Maze-v0", size=10)
     Maze(size=10, steps=200, goal=None, goals=0)
@@ -91,17 +85,14 @@ def make(env_id: str, **options: Any) -> Environment[Any, Any]:
         raise InvalidOption(f"{env_id}: {error}. Valid options: {valid}") from error
 
 
-def register(
-    env_id: str, constructor: Constructor, summary: str, *, hidden: bool = False, overwrite: bool = False
-) -> None:
-    """Make an environment known under an id.
+def register(env_id: str, constructor: Constructor, summary: str, *, overwrite: bool = False) -> None:
+    """Register an environment under an id.
 
     Args:
         env_id: A name and a version, such as "MyMaze-v0".
         constructor: A class or function that gives the environment; its arguments are the options.
-        summary: What it is, in a line.
-        hidden: Whether it is listed apart: made for tests.
-        overwrite: Whether another one may be replaced.
+        summary: A description in one line.
+        overwrite: Whether to replace an existing one.
 
     >>> from pcpg.envs import Chain
     >>> register("LongChain-v0", lambda length=50: Chain(length, 2 * length), "a long chain", overwrite=True)
@@ -114,7 +105,7 @@ def register(
         raise TypeError(f"the constructor of {env_id} must be callable, got {constructor!r}")
     if env_id in _ENTRIES and not overwrite:
         raise ValueError(f"{env_id} is already registered; pass overwrite=True to replace it")
-    _ENTRIES[env_id] = Entry(constructor, summary, hidden)
+    _ENTRIES[env_id] = Entry(constructor, summary)
 
 
 def spec(env_id: str | None = None) -> tuple[EnvironmentSpec, ...]:
@@ -133,7 +124,7 @@ def spec(env_id: str | None = None) -> tuple[EnvironmentSpec, ...]:
     return tuple(_describe(name, entry) for name, entry in entries.items())
 
 
-def complete_options(env_id: str, options: Mapping[str, Any]) -> dict[str, Any]:
+def complete_options(env_id: str, options: Mapping[str, object]) -> dict[str, object]:
     """The options of an environment with the defaults of all that are not given."""
     if is_adapted(env_id):
         return adapter_options(env_id) | dict(options)
@@ -143,24 +134,25 @@ def complete_options(env_id: str, options: Mapping[str, Any]) -> dict[str, Any]:
 
 def _entry(env_id: str) -> Entry:
     if env_id not in _ENTRIES:
-        listed = ", ".join(name for name, entry in _ENTRIES.items() if not entry.hidden)
         raise UnknownEnvironment(
-            f"unknown environment {env_id!r}; did you mean {_meant(str(env_id))!r}? Valid ids: {listed}; "
-            "Gymnasium's and others' have a prefix, as in gymnasium:FrozenLake-v1"
+            f"unknown environment {env_id!r}; did you mean {_meant(str(env_id))!r}? Valid ids: {', '.join(_ENTRIES)}; "
+            "ids from other libraries have a prefix, as in gymnasium:FrozenLake-v1"
         )
     return _ENTRIES[env_id]
 
 
 def _meant(env_id: str) -> str | None:
-    """What an unknown id is likely to stand for: one of Gymnasium's without its prefix, or the nearest of ours."""
+    """The likely meaning of an unknown id: one of Gymnasium's without its prefix, or the nearest of ours."""
     name = env_id.rpartition(":")[2]
     ours = nearest(env_id, _ENTRIES, cutoff=0.8)
     if ours is not None:
         return ours
-    if module_of(name) is not None:
+    if gymnasium_package(name) is not GYMNASIUM:
         return f"gymnasium:{name}"
     try:
-        theirs = similar_in_gymnasium(name)
+        from pcpg.envs.adapters.from_gymnasium import similar_id
+
+        theirs = similar_id(name)
     except ImportError:
         theirs = None
     return f"gymnasium:{theirs}" if theirs else nearest(env_id, _ENTRIES)
@@ -174,4 +166,4 @@ def _describe(env_id: str, entry: Entry) -> EnvironmentSpec:
     else:
         env = entry.constructor()
         observations, actions, max_steps = str(env.observation_space), str(env.action_space), env.max_steps
-    return EnvironmentSpec(env_id, entry.summary, options, observations, actions, max_steps, entry.hidden)
+    return EnvironmentSpec(env_id, entry.summary, options, observations, actions, max_steps)

@@ -1,4 +1,4 @@
-"""What a feature map is, and how observations and actions become vectors.
+"""The protocol of a feature map, and the conversion of observations and actions to vectors.
 
 A feature map phi(s, a) is fixed for a run: it is drawn on the host with NumPy, its arrays are the leaves of
 an Equinox module (saved with the run), and everything else in it is static and hashable.

@@ -1,13 +1,12 @@
 """Sample pairs of an environment, from which feature maps take the scale of their inputs."""
 
 import math
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pcpg.envs.host import EpisodePlayers, HostEnvironment, Players, guarded
+from pcpg.envs.host import EpisodePlayers, HostEnvironment, Players, check_step, guarded
 from pcpg.envs.protocol import Environment
 from pcpg.envs.spaces import Discrete, Image, MultiDiscrete, Space
 from pcpg.features.base import Inputs, input_size
@@ -21,7 +20,7 @@ LOT = 16
 """Episodes of random play that workers are asked for at a time."""
 
 
-def examples(env: Environment[Any, Any], rng: np.random.Generator, count: int) -> Pairs:
+def examples(env: Environment, rng: np.random.Generator, count: int) -> Pairs:
     """About `count` pairs: drawn evenly by the environment where it knows how, else met in random play."""
     # Random play sees little of an environment that is hard to explore, so features scaled by it saturate far
     # from the start; an environment that knows its bounds says so by a method `examples(rng, count)`.
@@ -48,11 +47,12 @@ def host_play(env: HostEnvironment, rng: np.random.Generator, count: int) -> Pai
         return worker_play(env, players, rng, count)
     observations: list[np.ndarray] = []
     actions: list[np.ndarray] = []
+    episodes = 0
     while sum(map(len, actions)) < count:
         with guarded(players):
             seen = players.reset(rng.integers(2**31, size=players.count).tolist())
         alive = np.ones(len(seen), bool)
-        for _ in range(env.max_steps):
+        for step in range(env.max_steps):
             if not alive.any() or sum(map(len, actions)) >= count:
                 break
             chosen = draw(rng, space, 1, len(seen)).random
@@ -60,7 +60,11 @@ def host_play(env: HostEnvironment, rng: np.random.Generator, count: int) -> Pai
             actions.append(chosen[alive])
             with guarded(players):
                 moved = players.step(chosen, alive)
+            for index in np.flatnonzero(alive).tolist():
+                where = {"episode": episodes + index + 1, "step": step + 1}
+                check_step(env, moved.observations[index], moved.rewards[index], **where)
             seen, alive = moved.observations.copy(), alive & ~(moved.terminated | moved.truncated)
+        episodes += len(alive)
     return np.concatenate(observations), np.concatenate(actions)
 
 
@@ -89,7 +93,7 @@ def _random_episode(player: Players, shared: None, task: tuple[int, np.ndarray])
     return np.stack(observations[:-1]), actions
 
 
-def random_play(env: Environment[Any, Any], rng: np.random.Generator, count: int, num_envs: int = 16) -> Pairs:
+def random_play(env: Environment, rng: np.random.Generator, count: int, num_envs: int = 16) -> Pairs:
     """Pairs met by uniformly random actions in the first instance, at least `count` of them."""
     params = env.instance(0)
     key = jax.random.key(int(rng.integers(2**31)))
@@ -99,7 +103,7 @@ def random_play(env: Environment[Any, Any], rng: np.random.Generator, count: int
         key_reset, key_play = jax.random.split(key)
         first = jax.vmap(env.reset, (0, None))(jax.random.split(key_reset, num_envs), params)
 
-        def move(carry: tuple[jax.Array, Any], key: jax.Array) -> tuple[tuple[jax.Array, Any], Pairs]:
+        def move(carry: tuple[jax.Array, object], key: jax.Array) -> tuple[tuple[jax.Array, object], Pairs]:
             observations, states = carry
             key_act, key_move = jax.random.split(key)
             actions = random_actions(key_act, env.action_space, num_envs)
@@ -127,9 +131,7 @@ def random_actions(key: Key[jax.Array, ""], space: Space, count: int) -> Shaped[
     return jax.random.uniform(key, shape, jnp.float32, space.low, space.high)
 
 
-def fit_inputs(
-    env: Environment[Any, Any], pairs: Pairs, *, with_actions: bool
-) -> tuple[Inputs, Float[np.ndarray, "n size"]]:
+def fit_inputs(env: Environment, pairs: Pairs, *, with_actions: bool) -> tuple[Inputs, Float[np.ndarray, "n size"]]:
     """Inputs with mean 0 and deviation 1 over the pairs, and the pairs' input vectors."""
     observation_space, action_space = env.observation_space, env.action_space if with_actions else None
     observations, actions = (np.asarray(x) for x in pairs)

@@ -9,7 +9,6 @@
 """
 
 import math
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -42,7 +41,7 @@ class RandomFourier(FeatureMap):
 
 
 def fourier(
-    env: Environment[Any, Any],
+    env: Environment,
     rng: np.random.Generator,
     *,
     num_features: int = 32,
@@ -55,7 +54,7 @@ def fourier(
 
     Args:
         env: Any environment.
-        rng: From which weights and, where there are none given, pairs are drawn.
+        rng: From which weights and, if there are none given, pairs are drawn.
         num_features: Number of features, D.
         bandwidth: The width of the kernel, h; by default the median distance of the pairs.
         with_actions: Whether the features see the action besides the observation.

@@ -1,7 +1,5 @@
 """The observation itself as features: the paper's kernel for the lock."""
 
-from typing import Any
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -32,7 +30,7 @@ class Identity(FeatureMap):
         return jnp.outer(action_vector(action, self.action_space), vector).reshape(-1)
 
 
-def identity(env: Environment[Any, Any], rng: np.random.Generator, *, with_actions: bool = False) -> Identity:
+def identity(env: Environment, rng: np.random.Generator, *, with_actions: bool = False) -> Identity:
     """The observation as features.
 
     Args:

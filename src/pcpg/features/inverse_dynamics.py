@@ -1,8 +1,8 @@
-"""Features learned from what actions do: an encoder that tells which action led from one observation to another.
+"""Features learned from the effects of actions: an encoder that predicts the action between two observations.
 
-An encoder phi and a head are trained together such that the head names the action between two observations from
-phi of both (Pathak et al. 2017). What no action moves, noise above all, does not help and leaves phi. The features of
-an observation have norm 1, whatever the observations' scale.
+An encoder phi and a head are trained together so the head predicts the action between two observations from phi of both
+(Pathak et al. 2017). Anything that no action affects, such as noise, does not help and vanishes from phi. The features
+of an observation have norm 1, whatever the observations' scale.
 """
 
 import math
@@ -65,17 +65,3 @@ def inverse_loss(
     """Minus the mean log-density of the actions that were taken, over the masked pairs."""
     log_prob = distribution.log_prob(outputs, jnp.asarray(actions))
     return -jnp.sum(jnp.where(mask, log_prob, 0.0)) / jnp.maximum(jnp.sum(mask), 1)
-
-
-def pairs_apart(
-    observations: Shaped[Array, "T1 ..."], actions: Shaped[Array, "T ..."], alive: Bool[Array, "T envs"], steps: int
-) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
-    """Observations `steps` apart in one episode, the first action between them, and which of them there are.
-
-    With more than one step features keep what later actions depend on; what lies beyond an episode's end is masked.
-    """
-    length = actions.shape[0] - steps + 1
-    if length < 1:
-        raise ValueError(f"episodes of {actions.shape[0]} steps have no observations {steps} steps apart")
-    first, later = jnp.asarray(observations)[:length], jnp.asarray(observations)[steps : steps + length]
-    return first, later, jnp.asarray(actions)[:length], jnp.asarray(alive)[steps - 1 :][:length]

@@ -1,4 +1,4 @@
-"""A user's own feature map: a Python function phi(observation, action) that gives a vector.
+"""A user's feature map: a Python function phi(observation, action) that returns a vector.
 
 The function sees one observation and one action as policies do (a vector or an image; an integer or a vector). Where
 JAX can trace it, it is compiled with the rest; else it is called from the compiled program, one pair at a time.
@@ -24,9 +24,7 @@ from pcpg.features.base import FeatureMap
 from pcpg.shapes import Array, Float, Shaped
 
 Phi = Callable[[Any, Any], Any]
-PREFIX = "python:"
-
-_FUNCTIONS = Functions()
+_FUNCTIONS = Functions("python", "features")
 
 
 class OwnFeatures(FeatureMap):
@@ -57,39 +55,33 @@ class OwnFeatures(FeatureMap):
             return buffer_callback(self._fill, shape, vmap_method="sequential")(observations, actions)
         return jax.pure_callback(self._rows, shape, observations, actions, vmap_method="sequential")
 
-    def _fill(self, context: Any, out: Any, observations: Any, actions: Any) -> None:
+    def _fill(self, context: object, out: object, observations: object, actions: object) -> None:
         del context
         np.asarray(out)[...] = self._rows(observations, actions)
 
-    def _rows(self, observations: Any, actions: Any) -> np.ndarray:
+    def _rows(self, observations: object, actions: object) -> np.ndarray:
         pairs = zip(np.asarray(observations).copy(), np.asarray(actions).copy(), strict=True)  # its own to write to
         return np.stack([np.asarray(self.function(*pair), np.float32) for pair in pairs])
 
 
 def register_features(function: Phi) -> str:
-    """Make a feature function known in this process; the name under which `own_features` finds it."""
-    module, name = getattr(function, "__module__", ""), getattr(function, "__qualname__", "phi")
-    return _FUNCTIONS.register(f"{PREFIX}{module}.{name}", function)
+    """Register a feature function in this process; returns the name under which `own_features` finds it."""
+    return _FUNCTIONS.register(function)
 
 
 def given_features(name: str, function: Phi) -> AbstractContextManager[None]:
-    """A context in which a name is that of this function, whatever is registered under it."""
+    """A context in which a name stands for this function."""
     return _FUNCTIONS.given(name, function)
 
 
 def is_own_features(name: str) -> bool:
     """Whether a name is that of a user's function."""
-    return name.startswith(PREFIX)
+    return name.startswith(f"{_FUNCTIONS.prefix}:")
 
 
-def own_features(name: str, env: Environment[Any, Any]) -> OwnFeatures:
+def own_features(name: str, env: Environment) -> OwnFeatures:
     """The feature map of a registered function, tried on a pair of zeros."""
-    function = _FUNCTIONS.find(name)
-    if function is None:
-        raise InvalidOption(
-            f"the features {name} are a Python function, which a run folder does not hold: use "
-            "pcpg.resume(folder, features=...) or pcpg.load(folder, features=...) with the function it was trained with"
-        )
+    function = _FUNCTIONS.needed(name, f"the features {name} are")
     observation, action = (np.zeros(space.shape, space.dtype) for space in (env.observation_space, env.action_space))
     try:
         vector = np.asarray(function(observation, action), np.float32)

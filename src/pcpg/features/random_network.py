@@ -7,7 +7,6 @@ has no biases, which start at zero there.
 import itertools
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -81,7 +80,7 @@ def unit(x: Float[jax.Array, "*batch d"]) -> Float[jax.Array, "*batch d"]:
 
 
 def random_conv(
-    env: Environment[Any, Any],
+    env: Environment,
     rng: np.random.Generator,
     *,
     num_features: int = 512,
@@ -113,7 +112,7 @@ def random_conv(
 
 
 def random_mlp(
-    env: Environment[Any, Any],
+    env: Environment,
     rng: np.random.Generator,
     *,
     num_features: int = 64,
@@ -126,7 +125,7 @@ def random_mlp(
 
     Args:
         env: With observations that are vectors.
-        rng: From which weights and, where there are none given, pairs are drawn.
+        rng: From which weights and, if there are none given, pairs are drawn.
         num_features: Outputs of the last layer.
         hidden: Units of the layers before it.
         with_actions: Whether the action is part of the input.

@@ -1,7 +1,6 @@
 """Tabular features: one for each pair of state and action, or for each label that pairs share."""
 
 import math
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -73,7 +72,7 @@ class Aggregation(FeatureMap):
         return jax.nn.one_hot(label, self.dim, dtype=jnp.float32)
 
 
-def one_hot(env: Environment[Any, Any], rng: np.random.Generator, *, codes: ArrayLike | None = None) -> OneHot:
+def one_hot(env: Environment, rng: np.random.Generator, *, codes: ArrayLike | None = None) -> OneHot:
     """One feature for each pair of state and action.
 
     Args:
@@ -89,7 +88,7 @@ def one_hot(env: Environment[Any, Any], rng: np.random.Generator, *, codes: Arra
 
 
 def aggregation(
-    env: Environment[Any, Any],
+    env: Environment,
     rng: np.random.Generator,
     *,
     labels: ArrayLike,
@@ -120,7 +119,7 @@ def aggregation(
     return Aggregation(index, table.astype(np.int32), int(table.max()) + 1)
 
 
-def state_index(env: Environment[Any, Any], codes: ArrayLike | None) -> StateIndex:
+def state_index(env: Environment, codes: ArrayLike | None) -> StateIndex:
     """The index of an environment's states, from the table of their observations where one is given."""
     space = env.observation_space
     if isinstance(space, Discrete):
@@ -140,7 +139,7 @@ def state_index(env: Environment[Any, Any], codes: ArrayLike | None) -> StateInd
     return StateIndex(table, len(table))
 
 
-def num_actions(env: Environment[Any, Any]) -> int:
+def num_actions(env: Environment) -> int:
     """Number of actions, which must be discrete."""
     if not isinstance(env.action_space, Discrete):
         raise ValueError(f"tabular features need discrete actions, got {env.action_space}")

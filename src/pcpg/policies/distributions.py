@@ -19,7 +19,7 @@ LOG_SQRT_2_PI = 0.5 * math.log(2 * math.pi)
 
 
 class Distribution(NamedTuple):
-    """The functions that an algorithm needs of a family of action distributions."""
+    """The functions of a family of action distributions."""
 
     sample: Callable[[jax.Array, jax.Array], jax.Array]  # (key, outputs) -> actions
     mode: Callable[[jax.Array], jax.Array]  # outputs -> actions
@@ -42,7 +42,7 @@ def for_space(space: Space) -> Distribution:
 
 
 def num_outputs(space: Space) -> int:
-    """How many outputs the last layer of a policy has: logits, or means."""
+    """The number of outputs of a policy's last layer: logits or means."""
     return flat_size(space)
 
 

@@ -4,7 +4,7 @@ Calling a compiled program costs as much as some ten small products of matrices,
 a step is no more than that. Random numbers are drawn beforehand, for a batch of episodes. Convolutions are compiled.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -27,7 +27,7 @@ class Choices(NamedTuple):
 class Actor:
     """A policy whose weights lie on the host: observations in, parameters of the action distribution out."""
 
-    def __init__(self, policy: Any) -> None:
+    def __init__(self, policy: object) -> None:
         self._policy = policy
         if not isinstance(policy, ActorCritic) or not isinstance(policy.actor_body, Body):  # without layers: compiled
             self._policy, self._has_convolutions = jax.device_put(policy), True

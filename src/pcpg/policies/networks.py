@@ -173,7 +173,7 @@ def init_actor_critic(
     `body` names one of the user's own (own.py) in place of the hidden layers.
     """
     if normalise_observations and isinstance(observation_space, Image):
-        raise ValueError("images are scaled already: normalise_observations is for vectors")
+        raise ValueError("normalise_observations is for vectors: images are already scaled")
 
     def new() -> tuple[Body | OwnBody, int]:
         if body:

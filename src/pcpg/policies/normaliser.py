@@ -1,6 +1,6 @@
-"""Running scales of what a policy sees and earns, kept with the policy: a policy of a cover keeps those it acted by.
+"""Running scales of observations and rewards, stored with the policy: a member of a cover keeps those it acted with.
 
-They are leaves of the policy's module, so that they are saved, restored and stacked with it. No gradient reaches them.
+They are leaves of the policy's module, so they are saved, restored and stacked with it. No gradient reaches them.
 """
 
 from typing import NamedTuple
@@ -68,7 +68,7 @@ class Normaliser(eqx.Module):
 
 
 def init_normaliser(shape: tuple[int, ...], *, observations: bool, returns: bool) -> Normaliser | None:
-    """A normaliser that has seen nothing; None where nothing is scaled."""
+    """A normaliser that has seen nothing; None if nothing is scaled."""
     if not observations and not returns:
         return None
     return Normaliser(init_moments(shape) if observations else None, init_moments(()) if returns else None)

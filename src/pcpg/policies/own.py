@@ -1,4 +1,4 @@
-"""A network of the user's own: an Equinox module from one observation to hidden units, beside our heads.
+"""A user's network: an Equinox module from one observation to hidden units, below our heads.
 
 The module sees one observation as policies do (a vector, or an image with values from 0 to 1) and gives a vector; the
 heads for actions and value are the library's. Policy and value share it, or have one each (`shared_body`).
@@ -20,9 +20,8 @@ from pcpg.shapes import Array, Float, Shaped
 
 Network = Callable[..., Any]
 """network(shape, key): a module for observations of this shape, with weights drawn by the key."""
-PREFIX = "python:"
 
-_FUNCTIONS = Functions()
+_FUNCTIONS = Functions("python", "network")
 
 
 class OwnBody(eqx.Module):
@@ -43,26 +42,20 @@ class OwnBody(eqx.Module):
 
 
 def register_network(function: Network) -> str:
-    """Make a network's function known in this process; the name under which `own_body` finds it."""
+    """Register a network's function in this process; returns the name under which `own_body` finds it."""
     if not callable(function):
         raise InvalidOption(f"a network must be a function of a shape and a key, got {function!r}")
-    module, name = getattr(function, "__module__", ""), getattr(function, "__qualname__", "network")
-    return _FUNCTIONS.register(f"{PREFIX}{module}.{name}", function)
+    return _FUNCTIONS.register(function)
 
 
 def given_network(name: str, function: Network) -> contextlib.AbstractContextManager[None]:
-    """A context in which a name is that of this function, whatever is registered under it."""
+    """A context in which a name stands for this function."""
     return _FUNCTIONS.given(name, function)
 
 
 def own_body(rng: np.random.Generator, name: str, space: Space) -> tuple[OwnBody, int]:
     """A body with fresh weights, and the number of its hidden units; refuses what gives no vector."""
-    function = _FUNCTIONS.find(name)
-    if function is None:
-        raise InvalidOption(
-            f"the network {name} is a Python function, which a run folder does not hold: use "
-            "pcpg.resume(folder, network=...) or pcpg.load(folder, network=...) with the function it was trained with"
-        )
+    function = _FUNCTIONS.needed(name, f"the network {name} is")
     key = jax.random.key(int(rng.integers(2**32)))
     try:
         module = function(space.shape, key)

@@ -1,94 +1,158 @@
-"""Figures: those of the page, and how the figures of experiments look and are written.
+"""Figures: the charts of the page as SVG, in the colours of the page, light or dark, and its letters.
 
-Each figure of the page comes with a text that says what can be seen.
+Each chart of the page comes with a text that says what can be seen.
 """
 
-from pathlib import Path
-from typing import Any
+import contextlib
+import io
+import re
+import warnings
+from collections.abc import Iterator
+from html import escape
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from pcpg.reports.read import RunData
 from pcpg.reports.statistics import Certificate, Curve, end_of_exploration
-from pcpg.reports.svg import INK, STYLES, WIDTH, Figure, new_chart, to_svg
-from pcpg.reports.text import number, run_labels, steps_text
+from pcpg.reports.text import number, run_labels, seeds_text, steps_text
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Canvas
+
+# Placeholders for the colours of the page's style sheet; no chart really uses them.
+INK, FAINT = "#010203", "#040506"
+WIDTH = 3.9
+"""Inches, of every chart: narrow, so that its letters can be read on a phone."""
+
+PLAIN: dict[Any, Any] = {
+    "font.size": 8,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "svg.hashsalt": "pcpg",  # the same picture, the same file
+    "svg.fonttype": "none",
+}
+"""The style of every figure."""
+
+PAGE: dict[Any, Any] = PLAIN | {
+    "font.size": 8.5,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.linewidth": 0.5,
+    "grid.color": FAINT,
+    "text.parse_math": False,  # a dollar in the name of a folder is a dollar
+    "legend.frameon": False,
+    "legend.fontsize": 7.5,
+    "axes.linewidth": 0.6,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+    **dict.fromkeys(("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), INK),
+}
+"""The style of the charts of a page."""
 
 
-def new_figure(rows: int, columns: int, *, width: float, height: float, **options: Any) -> tuple[Any, Any]:
-    """A figure and its axes [rows][columns], drawn without a screen."""
+class Style(NamedTuple):
+    """The style of one of several curves, distinguished by dashes and markers as well as colour."""
+
+    color: str
+    ls: Any
+    marker: str
+
+
+STYLES = (
+    Style("#1b6ca8", "-", "o"),
+    Style("#d1495b", "--", "s"),
+    Style("#5f6b6d", ":", "^"),
+    Style("#9a6700", "-.", "D"),
+    Style("#2e7d4f", (0, (5, 1, 1, 1, 1, 1)), "v"),
+    Style("#7b4fb5", (0, (1, 1)), "P"),
+)
+_THEMED = {INK: "currentColor", FAINT: "var(--faint)"}
+_THEMED |= {style.color: f"var(--series-{index})" for index, style in enumerate(STYLES)}
+
+
+class Figure(NamedTuple):
+    """A picture of the page: its markup, which holds a text for those who cannot see it, and its caption."""
+
+    markup: str
+    caption: str
+
+
+@contextlib.contextmanager
+def drawing() -> Iterator[None]:
+    """Draw charts of the page in here."""
     import matplotlib
 
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    style: dict[Any, Any] = {
-        "font.size": 8,
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-        "svg.hashsalt": "pcpg",  # the same picture, the same file
-        "svg.fonttype": "none",
-    }
-    matplotlib.rcParams.update(style)
-    return plt.subplots(rows, columns, figsize=(width, height), squeeze=False, layout="constrained", **options)
+    with matplotlib.rc_context(PAGE), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing")  # the letters are those of the reader's browser
+        yield
 
 
-def save(figure: Any, stem: Path) -> list[Path]:
-    """Write a figure as STEM.png and STEM.svg and close it; the files."""
-    import matplotlib.pyplot as plt
+def new_chart(height: float = 2.45, **options: Any) -> tuple[Any, Any]:
+    """A figure of the page, drawn without a screen, and its axis or axes."""
+    from matplotlib.figure import Figure as Canvas
 
-    stem.parent.mkdir(parents=True, exist_ok=True)
-    paths = [stem.with_suffix(".png"), stem.with_suffix(".svg")]
-    figure.savefig(paths[0], dpi=160)
-    figure.savefig(paths[1], metadata={"Date": None})
-    plt.close(figure)
-    return paths
+    figure = Canvas(figsize=(WIDTH, height), layout="constrained")
+    return figure, figure.subplots(**options)
 
 
-def label_steps(axis: Any) -> None:
-    """Label the x axis of a plot in steps: 500k, 2M."""
-    from matplotlib.ticker import EngFormatter
+def to_svg(figure: Any, name: str, alt: str) -> str:
+    """The figure as an SVG element with `alt` for its text; ids begin with `name`, one for each figure of a page."""
+    buffer = io.StringIO()
+    figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+    text = buffer.getvalue()
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<metadata>.*?</metadata>\s*", "", text, flags=re.DOTALL)
+    text = re.sub(r'\bid="([^"]+)"', rf'id="{name}-\1"', text)
+    text = re.sub(r'(url\(|href=")#', rf"\1#{name}-", text)
+    text = re.sub(r"font: ([\d.]+)px [^;\"]+", r"font-size: \1px", text)
+    for colour, themed in _THEMED.items():
+        text = text.replace(colour, themed)
+    view = re.search(r'viewBox="[^"]+"', text)
+    head = f'<svg {view[0] if view else ""} role="img" aria-label="{escape(alt)}" class="chart">'
+    return head + text[text.index(">") + 1 :].rstrip()
 
-    axis.xaxis.set_major_formatter(EngFormatter(sep=""))
+
+Range = tuple[float, float] | None
+"""Of an axis; None: what the numbers need."""
+
+
+def new_figure(rows: int, columns: int, *, width: float, height: float, **options: Any) -> tuple["Canvas", np.ndarray]:
+    """A figure and its axes [rows][columns], drawn without a screen."""
+    import matplotlib
+    from matplotlib.figure import Figure as Canvas
+
+    matplotlib.rcParams.update(PLAIN)
+    figure = Canvas(figsize=(width, height), layout="constrained")
+    return figure, figure.subplots(rows, columns, squeeze=False, **options)
 
 
 # the page
 
 
 def curve_chart(
-    name: str, curves: list[Curve], styles: list[int], label: str, caption: str, *, limits: Any = None
+    name: str, curves: list[Curve], styles: list[int], label: str, caption: str, *, limits: Range = None
 ) -> Figure:
     """Curves of several runs with their intervals, told apart by colour, dashes and markers."""
     figure, axis = new_chart()
     ends: list[str] = []
     labels = run_labels([curve.run for curve in curves])
     for curve, index, title in zip(curves, styles, labels, strict=True):
-        style, band = STYLES[index % len(STYLES)], curve.band
-        seeds = f"{curve.num_seeds} seed{'s' * (curve.num_seeds > 1)}"
+        style, band, seeds = STYLES[index % len(STYLES)], curve.band, seeds_text(curve.num_seeds)
         every = max(1, len(curve.steps) // 8)
-        axis.plot(
-            curve.steps,
-            band.value,
-            color=style.colour,
-            ls=style.dashes,
-            marker=style.marker,
-            ms=3.2,
-            lw=1.4,
-            markevery=(index * every // 4, every),
-            label=f"{title}, {seeds}",
-        )
-        axis.fill_between(curve.steps, band.low, band.high, color=style.colour, alpha=0.18, lw=0)
+        marks = {"ms": 3.2, "markevery": (index * every // 4, every)}
+        axis.plot(curve.steps, band.value, lw=1.4, label=f"{title}, {seeds}", **marks, **style._asdict())
+        axis.fill_between(curve.steps, band.low, band.high, color=style.color, alpha=0.18, lw=0)
         ends.append(
             f"{title} ({seeds}) goes from {number(band.value[0])} to {number(band.value[-1])} "
             f"[{number(band.low[-1])}, {number(band.high[-1])}] at {steps_text(curve.steps[-1])} steps"
         )
         over = end_of_exploration(curve.run)
         if over is not None:
-            axis.axvline(over, color=style.colour, lw=0.8, ls=(0, (2, 2)), alpha=0.8)
+            axis.axvline(over, color=style.color, lw=0.8, ls=(0, (2, 2)), alpha=0.8)
             place = axis.get_xaxis_transform()
-            axis.text(over, 1.0, " cover complete", transform=place, fontsize=6.5, color=style.colour, va="bottom")
-    axis.set_xlabel("environment steps per seed, roll-ins included")
-    axis.set_ylabel(label)
-    axis.set_ylim(limits)
+            axis.text(over, 1.0, " cover complete", transform=place, fontsize=6.5, color=style.color, va="bottom")
+    axis.set(xlabel="environment steps per seed, including roll-ins", ylabel=label, ylim=limits)
     axis.locator_params(axis="x", nbins=6)
     axis.xaxis.set_major_formatter(lambda value, _: steps_text(value))
     axis.legend(loc="best")
@@ -98,83 +162,56 @@ def curve_chart(
 
 def weights_chart(name: str, certificate: Certificate) -> Figure:
     """The weight of each policy of a cover, and below it the gain of more weight on it."""
-    from matplotlib.figure import Figure as Canvas
-
     weights, gains = certificate.weights, certificate.gains
-    count = len(weights)
-    figure = Canvas(figsize=(WIDTH, 3.0), layout="constrained")
-    top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=[3, 2])
-    places = np.arange(count)
-    top.bar(places, weights, color=STYLES[0].colour, width=0.75)
-    if count <= 16:
-        for place, weight in zip(places, weights, strict=True):
-            top.text(
-                place, weight, f"{weight:.2f}".lstrip("0") if weight else "0", ha="center", va="bottom", fontsize=6
-            )
+    places, has = np.arange(len(weights)), weights > 0
+    figure, (top, bottom) = new_chart(3.0, nrows=2, sharex=True, height_ratios=[3, 2])
+    top.bar(places, weights, color=STYLES[0].color, width=0.75)
     top.set_ylabel("weight")
-    top.grid(axis="x", visible=False)
     bottom.axhline(certificate.level, color=INK, lw=0.8, ls="--", label="weighted mean")
-    has = weights > 0
-    style = STYLES[0]
-    bottom.plot(places[has], gains[has], ls="", marker="o", ms=4, color=style.colour, label="with weight")
-    bottom.plot(places[~has], gains[~has], ls="", marker="o", ms=4, mfc="none", color=STYLES[2].colour, label="without")
+    for some, style, fill, label in ((has, STYLES[0], None, "with weight"), (~has, STYLES[2], "none", "without")):
+        bottom.plot(places[some], gains[some], "o", ms=4, mfc=fill, color=style.color, label=label)
     bottom.set_ylim(0, max(certificate.level, gains.max()) * 1.3)
     bottom.set_ylabel("gain g")
-    bottom.set_xlabel("policy of the cover, in order of addition")
-    bottom.grid(axis="x", visible=False)
-    bottom.xaxis.get_major_locator().set_params(integer=True)
+    top.grid(axis="x", visible=False)
+    _count(bottom, "policy of the cover, in order of addition")
     bottom.legend(loc="lower center", ncols=3, columnspacing=1.2, handlelength=1.4)
     heavy = np.argsort(-weights, kind="stable")[:3]
     listed = ", ".join(f"policy {i} has {weights[i]:.2f}" for i in heavy)
     alt = (
-        f"Bar chart of the weights of {count} policies: {listed}. Below it, the gain of each policy: the largest "
-        f"is {number(gains.max())}, their weighted mean {number(certificate.level)}."
+        f"Bar chart of the weights of {len(weights)} policies: {listed}. Below it, the gain of each policy: the "
+        f"largest is {number(gains.max())}, their weighted mean {number(certificate.level)}."
     )
     return Figure(
         to_svg(figure, name, alt),
-        "Top: the cover's mixture weights. Bottom: the gain g, how fast the log-determinant would grow with more "
-        "weight on a policy. At the optimum no policy lies above the weighted mean, and those with weight lie on it.",
+        "Top: mixture weights of the cover. Bottom: the gain g, the rate at which the log-determinant grows with a "
+        "policy's weight. At the optimum no policy lies above the weighted mean, and policies with weight lie on it.",
     )
-
-
-def timing_chart(name: str, run: RunData) -> Figure:
-    """Seconds of each round."""
-    figure, axis = new_chart(height=1.8)
-    steps = np.array([record["step"] for record in run.timings])
-    seconds = np.array([record["seconds"] for record in run.timings])
-    axis.bar(steps, seconds, width=0.8, color=STYLES[0].colour)
-    axis.set_xlabel("round")
-    axis.set_ylabel("seconds")
-    axis.grid(axis="x", visible=False)
-    axis.xaxis.get_major_locator().set_params(integer=True)
-    alt = (
-        f"Bar chart of the seconds that each of {len(steps)} rounds took: median {number(np.median(seconds))}, "
-        f"longest {number(seconds.max())}."
-    )
-    return Figure(to_svg(figure, name, alt), "Wall-clock time of each round, all seeds together, without compilation.")
 
 
 def growth_chart(name: str, run: RunData) -> Figure | None:
     """Log-determinant of the cover by its number of policies, one line per seed."""
-    figure, axis = new_chart(height=2.1)
+    figure, axis = new_chart(2.1)
     last: list[str] = []
     for index, (seed, records) in enumerate(run.records.items()):
         points = [(r["policies"], r["log_det"]) for r in records if r.get("log_det") is not None]
         if not points:
             continue
-        style = STYLES[index % len(STYLES)]
         sizes, values = np.array(points, float).T
-        axis.plot(
-            sizes, values, color=style.colour, ls=style.dashes, marker=style.marker, ms=3, lw=1.1, label=f"seed {seed}"
-        )
+        axis.plot(sizes, values, ms=3, lw=1.1, label=f"seed {seed}", **STYLES[index % len(STYLES)]._asdict())
         last.append(f"seed {seed} from {number(values[0])} to {number(values[-1])} with {int(sizes[-1])} policies")
     if not last:
         return None
-    axis.set_xlabel("policies in the cover")
     axis.set_ylabel("log det of the mixture")
-    axis.xaxis.get_major_locator().set_params(integer=True)
+    _count(axis, "policies in the cover", grid=True)
     if len(last) <= 8:
         axis.legend(ncols=2)
     alt = f"Line chart of the log-determinant of the cover's best mixture: {'; '.join(last[:4])}."
-    caption = "How much of the feature space the cover spans, in nats. Where it stops growing, exploration ends."
+    caption = "How much of the feature space the cover spans, in nats. Exploration ends when it stops growing."
     return Figure(to_svg(figure, name, alt), caption)
+
+
+def _count(axis: Any, label: str, *, grid: bool = False) -> None:
+    """Let the x axis count things."""
+    axis.set_xlabel(label)
+    axis.grid(axis="x", visible=grid)
+    axis.xaxis.get_major_locator().set_params(integer=True)

@@ -1,20 +1,22 @@
-"""The report: one page of HTML that needs nothing but itself, about one run or several."""
+"""The report: one self-contained HTML page about one or several runs."""
 
 import os
 from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from pcpg.reports.figures import drawing
 from pcpg.reports.read import RunData, read_run
 from pcpg.reports.sections import groups_of, section_of
-from pcpg.reports.statistics import Interval, bootstrap, wilson
-from pcpg.reports.svg import drawing
-from pcpg.reports.text import duration, interval_text, listed, range_text, run_labels, steps_text
-from pcpg.runs.disk import make_folder, write_file
+from pcpg.reports.statistics import Interval, interval_of, solved_share
+from pcpg.reports.text import NONE, duration, interval_text, listed, run_labels, seeds_text, span_text, steps_text
+from pcpg.runs.disk import check_output, make_folder, write_file
 
+GENERATOR = b'<meta name="generator" content="pcpg">'
+"""In the head of every page, and of no other file."""
 FEW_SEEDS = 5
 """With fewer seeds than this the page says that bootstrap intervals are too narrow."""
 
@@ -28,8 +30,9 @@ def write_report(
     """
     if not paths:
         raise ValueError("a report needs at least one run folder")
+    target = Path(out) if out is not None else (Path(paths[0]) if len(paths) == 1 else Path()) / "report.html"
+    check_output(target, GENERATOR)
     runs = [read_run(Path(path)) for path in paths]
-    target = Path(out) if out is not None else (runs[0].path if len(runs) == 1 else Path()) / "report.html"
     page = render(runs)
     make_folder(target.parent)
     write_file(target, page.encode("utf-8", "replace"))
@@ -49,22 +52,18 @@ def render(runs: Sequence[RunData]) -> str:
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
-    labels = run_labels(runs)
+    named = list(enumerate(zip(runs, run_labels(runs), strict=True)))
     with drawing():
         context = {
             "title": title(runs),
             "lead": [lead(run) for run in runs],
             "has_one_seed": any(len(run.seeds) == 1 for run in runs),
-            "overview": [
-                overview_row(run, label, index) for index, (run, label) in enumerate(zip(runs, labels, strict=True))
-            ],
+            "overview": [overview_row(run, label, index) for index, (run, label) in named],
             "across": across(runs),
             "has_success": any(run.solved_return is not None for run in runs),
             "has_few_seeds": any(len(run.seeds) < FEW_SEEDS for run in runs),
             "groups": groups_of(runs),
-            "runs": [
-                section_of(run, label, index) for index, (run, label) in enumerate(zip(runs, labels, strict=True))
-            ],
+            "runs": [section_of(run, label, index) for index, (run, label) in named],
         }
     return environment.get_template("report.html.j2").render(context)
 
@@ -81,36 +80,24 @@ def title(runs: list[RunData]) -> str:
 
 def lead(run: RunData) -> str:
     """What came out of a run, in a sentence."""
-    solved, steps = solved_share(run), max((run.last(seed, "env_steps") or 0 for seed in run.seeds), default=0)
+    solved, steps = solved_share(run), steps_text(run.steps_per_seed)
     if not run.final_returns:
         return f"{run.algo} on {run.env_key} has no results yet."
-    many = f"{len(run.seeds)} seed{'s' * (len(run.seeds) > 1)}"
+    many = seeds_text(len(run.seeds))
     if solved is None:
         coverage = [share for seed in run.seeds if (share := run.last(seed, "coverage")) is not None]
         seen = f"visited {np.mean(coverage):.0%} of the grid cells" if coverage else "earned no reward"
         earned = f"reached a return of {interval_text(final_return(run))}" if any(run.final_returns.values()) else seen
-        return f"{run.algo} {earned} on {run.env_key}, with {steps_text(steps)} environment steps per seed ({many})."
-    count = round(solved.value * len(run.final_returns))
-    return f"{run.algo} solved {run.env_key} in {count} of {many}, with {steps_text(steps)} environment steps per seed."
-
-
-def solved_share(run: RunData) -> Interval | None:
-    """Share of the seeds that are solved; None where there is no such measure."""
-    threshold, returns = run.solved_return, list(run.final_returns.values())
-    if threshold is None or not returns:
-        return None
-    return wilson(sum(value > threshold for value in returns), len(returns))
+        return f"{run.algo} {earned} on {run.env_key}, with {steps} environment steps per seed ({many})."
+    return f"{run.algo} solved {run.env_key} in {run.solved} of {many}, with {steps} environment steps per seed."
 
 
 def final_return(run: RunData) -> Interval | None:
-    """Interquartile mean over seeds of the return at the end; None where there is none yet."""
+    """Interquartile mean over seeds of the return at the end; None if there is none yet."""
     returns = np.array(list(run.final_returns.values()))
     if not len(returns):
         return None
-    if len(returns) == 1:
-        return Interval(float(returns[0]), np.nan, np.nan)
-    band = bootstrap([returns[:, None]])
-    return Interval(float(band.value[0]), float(band.low[0]), float(band.high[0]))
+    return Interval(float(returns[0]), np.nan, np.nan) if len(returns) == 1 else interval_of([returns])
 
 
 class Across(NamedTuple):
@@ -125,7 +112,7 @@ class Across(NamedTuple):
 def across(runs: list[RunData]) -> list[Across]:
     """Interquartile mean, over all seeds of several environments, of the final return as a share of the solved return.
 
-    Seeds are drawn anew within each environment. Only for algorithms that ran on two or more environments
+    Seeds are resampled within each environment. Only for algorithms that ran on two or more environments
     whose solved return is positive.
     """
     rows = []
@@ -135,30 +122,27 @@ def across(runs: list[RunData]) -> list[Across]:
             if run.algo == algo and run.solved_return is not None and run.solved_return > 0:
                 shares = [value / run.solved_return for value in run.final_returns.values()]
                 strata.setdefault(run.env_key, []).extend(shares)
-        known = [np.array(shares)[:, None] for shares in strata.values() if shares]
+        known = [np.array(shares) for shares in strata.values() if shares]
         if len(known) > 1:
-            band = bootstrap(known)
-            score = Interval(float(band.value[0]), float(band.low[0]), float(band.high[0]))
-            rows.append(Across(algo, len(known), sum(map(len, known)), interval_text(score)))
+            rows.append(Across(algo, len(known), sum(map(len, known)), interval_text(interval_of(known))))
     return rows
 
 
-def overview_row(run: RunData, label: str, index: int) -> dict[str, Any]:
+def overview_row(run: RunData, label: str, index: int) -> dict[str, object]:
     """The line of a run in the table of results."""
     solved = solved_share(run)
     returns = run.final_returns
-    count = sum(value > run.solved_return for value in returns.values()) if run.solved_return is not None else 0
     sizes = [len(cover.weights) for cover in run.covers.values()]
     return {
         "id": f"run-{index + 1}",
         "label": label,
         "env": run.env_key,
         "seeds": len(run.seeds),
-        "solved": "\u2013" if solved is None else f"{count} of {len(returns)}",
+        "solved": NONE if solved is None else f"{run.solved} of {len(returns)}",
         "solved_interval": "" if solved is None or len(returns) == 1 else f"[{solved.low:.2f}, {solved.high:.2f}]",
         "final": interval_text(final_return(run)),
-        "steps": steps_text(max((run.last(seed, "env_steps") or 0 for seed in run.seeds), default=0)),
-        "policies": range_text(sizes),
+        "steps": steps_text(run.steps_per_seed),
+        "policies": span_text(sizes, str),
         "time": duration(run.seconds + run.compile_seconds),
         "is_finished": run.summary is not None,
         "failed": len(run.failed),

@@ -1,41 +1,31 @@
-"""What a run folder holds, read as far as it can be, with a note for everything that cannot."""
+"""The contents of a run folder, with a note for everything that cannot be read."""
 
 import dataclasses
 import functools
-import itertools
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from pcpg.algorithms import label
+from pcpg.algorithms import ALGORITHMS, Arrays, Shown, label
 from pcpg.envs.adapters.names import OURS, is_adapted, is_on_host
 from pcpg.envs.protocol import Environment
 from pcpg.envs.recorded import recorded
 from pcpg.envs.registry import make
 from pcpg.runs import checkpoints
-from pcpg.runs.arrays import scalar
 from pcpg.runs.disk import exists
 from pcpg.runs.errors import DamagedFile, RunError, understood
 from pcpg.runs.folder import ENVIRONMENT, RunFolder
-from pcpg.runs.metrics import read_whole_metrics
+from pcpg.runs.metrics import read_whole_metrics, spent
+from pcpg.state import of_seed
 
 Record = dict[str, Any]
 
 
-class CoverData(NamedTuple):
-    """The cover of one seed as its files have it."""
-
-    sigmas: np.ndarray  # [members, d, d] float64
-    weights: np.ndarray  # [members]
-    returns: np.ndarray  # [members] mean over the episodes of the covariance
-    cells: np.ndarray  # [members, cells] visits by grid cell; empty where the environment has no grid cells
-    each: tuple[np.ndarray, ...] = ()  # of each member, the return of every episode of its covariance
-
-
 @dataclasses.dataclass(frozen=True)
 class RunData:
-    """All that the report uses of a run."""
+    """The data of a run for the report."""
 
     path: Path
     config: dict[str, Any]
@@ -44,9 +34,9 @@ class RunData:
     summary: dict[str, Any] | None  # of a finished run
     records: dict[int, list[Record]]  # by seed
     timings: list[Record]
-    covers: dict[int, CoverData]  # by seed
+    covers: dict[int, Shown]  # by seed
     notes: tuple[str, ...]  # what is missing or damaged
-    described: dict[str, Any] | None = None  # what the folder says of its environment
+    described: dict[str, object] | None = None  # what the folder says of its environment
     failed: dict[int, str] = dataclasses.field(default_factory=dict)  # by seed, why it stopped before its end
 
     @property
@@ -57,7 +47,7 @@ class RunData:
 
     @property
     def source(self) -> str:
-        """The run whose cover was taken over; empty where the run made its own."""
+        """The run whose cover is exploited; empty if the run explored itself."""
         return str(self.config.get("source", {}).get("run", ""))
 
     @property
@@ -65,42 +55,50 @@ class RunData:
         return list(range(self.config["seed"], self.config["seed"] + self.config["seeds"]))
 
     @property
+    def env_options(self) -> dict[str, object]:
+        """The options of the environment that change what is learned, as far as they are set."""
+        said, is_outside = self.config["env_options"], is_on_host(self.config["env"])
+        # How many play in parallel changes nothing but the time.
+        wanted = [name for name in said if not is_outside or name not in OURS or (name == "max_steps" and said[name])]
+        return {name: said[name] for name in wanted if said[name] is not None}
+
+    @property
     def env_key(self) -> str:
         """The environment with its options: runs with the same key can be compared."""
-        said = self.config["env_options"]
-        if is_on_host(self.config["env"]):  # how many play side by side changes nothing but the time
-            said = {name: value for name, value in said.items() if name not in OURS or (name == "max_steps" and value)}
-        options = ", ".join(f"{name} {value}" for name, value in said.items() if value is not None)
+        options = ", ".join(f"{name} {value}" for name, value in self.env_options.items())
         return f"{self.config['env']} ({options})" if options else self.config["env"]
 
     @property
-    def has_cover(self) -> bool:
-        """Whether the algorithm keeps a cover, be it there already or not."""
-        return self.config["algo"].startswith("pcpg")
+    def has_explored(self) -> bool:
+        """Whether some round was one of exploration."""
+        return any(record.get("phase") == "explore" for records in self.records.values() for record in records)
 
     @property
     def explore(self) -> dict[str, Any]:
         """The settings of exploration; empty where the algorithm has none."""
-        return self.config["agent"].get("explore") or {}
+        found = self.config["agent"].get("explore")
+        return found if isinstance(found, dict) else {}
 
-    @property
-    def ridge(self) -> float:
-        """lambda, added to the summed covariance."""
-        return float(self.explore.get("ridge", 0.0))
-
-    def ridge_of(self, cover: "CoverData") -> float:
-        """lambda for a cover: times the mean squared norm of its features, where it is relative to that."""
-        is_relative = self.explore.get("ridge_scale") == "features" and cover.sigmas.size
-        return self.ridge * float(np.trace(cover.sigmas[0])) if is_relative else self.ridge
+    def ridge_of(self, cover: Shown) -> float:
+        """lambda, added to the covariance of a cover; it may be relative to the mean squared norm of the features."""
+        ridge = float(self.explore.get("ridge", 0.0))
+        if cover.sigmas is not None and self.explore.get("ridge_scale") == "features":
+            ridge *= float(np.trace(cover.sigmas[0]))
+        return ridge
 
     @functools.cached_property
     def env(self) -> Environment | None:
-        """What is known of the environment, for its grid cells and its solved return; None where nothing is."""
+        """What is known of the environment, for its grid cells and its solved return; None if nothing is."""
         return known_env(self.config, self.described)
 
     @property
     def solved_return(self) -> float | None:
         return None if self.env is None else self.env.solved_return
+
+    @property
+    def is_reward_free(self) -> bool:
+        """Whether the environment is known to pay no reward."""
+        return self.env is not None and self.env.is_reward_free
 
     def history(self, name: str) -> list[np.ndarray]:
         """For each seed that has it: rows of environment steps and the value of a metric, [points, 2]."""
@@ -112,7 +110,7 @@ class RunData:
         return [np.array(points, float) for points in rows if points]
 
     def last(self, seed: int, name: str) -> Any:
-        """The newest value of a metric of a seed, None where there is none."""
+        """The newest value of a metric of a seed, None if there is none."""
         values = [record[name] for record in self.records.get(seed, []) if record.get(name) is not None]
         return values[-1] if values else None
 
@@ -126,6 +124,23 @@ class RunData:
         return {seed: value for seed, value in last.items() if value is not None}
 
     @property
+    def solved(self) -> int:
+        """The number of seeds with a final return above the environment's solved return."""
+        threshold = self.solved_return
+        return 0 if threshold is None else sum(value > threshold for value in self.final_returns.values())
+
+    @property
+    def ends(self) -> dict[int, str]:
+        """Why the exploration of each seed ended, a word of `ENDS`; empty where the run does not say."""
+        summary = self.summary or {}
+        return dict(zip(summary.get("seeds", []), summary.get("ended", []), strict=False))
+
+    @property
+    def steps_per_seed(self) -> int:
+        """Environment steps of the seed with the most."""
+        return max((self.last(seed, "env_steps") or 0 for seed in self.seeds), default=0)
+
+    @property
     def env_steps(self) -> int:
         """Environment steps of all seeds together."""
         return sum(self.last(seed, "env_steps") or 0 for seed in self.seeds)
@@ -133,14 +148,12 @@ class RunData:
     @property
     def seconds(self) -> float:
         """Seconds of all rounds, without compilation."""
-        return sum(record["seconds"] for record in self.timings)
+        return spent(self.timings)[0]
 
     @property
     def compile_seconds(self) -> float:
-        """Seconds of compilation of all processes that worked on the run; each counts from zero."""
-        spent = [record["compile_seconds"] for record in self.timings]
-        # It only falls where another process took over.
-        return sum(now for now, after in itertools.pairwise([*spent, -1.0]) if after < now)
+        """Seconds of compilation of all processes that worked on the run."""
+        return spent(self.timings)[1]
 
 
 def read_run(path: Path | str) -> RunData:
@@ -149,10 +162,12 @@ def read_run(path: Path | str) -> RunData:
     folder.check_entries()
     notes: list[str] = []
     if folder.damage is not None:
-        notes.append(f"Nothing says that the files belong together: {folder.damage}.")
+        notes.append(f"The files cannot be checked against each other: {folder.damage}.")
         folder = dataclasses.replace(folder, damage=None)
     elif not folder.is_sealed:
-        notes.append("The run is unsealed, of a version without manifests: a change in some files goes unnoticed.")
+        notes.append(
+            "The run is unsealed: a version without manifests wrote it, so changes to some files go undetected."
+        )
     described = _described(folder, notes)
     records: dict[int, list[Record]] = {}
     for record in _lines(folder, folder.metrics, notes, REPORT):
@@ -181,24 +196,24 @@ def read_run(path: Path | str) -> RunData:
     return dataclasses.replace(run, notes=tuple(notes))
 
 
-def _described(folder: RunFolder, notes: list[str]) -> dict[str, Any] | None:
+def _described(folder: RunFolder, notes: list[str]) -> dict[str, object] | None:
     if not exists(folder.path / ENVIRONMENT):
         if folder.manifest is not None and ENVIRONMENT in folder.manifest.files:
-            notes.append(f"{ENVIRONMENT} is missing, which says what the environment looks like.")
+            notes.append(f"{ENVIRONMENT}, the description of the environment, is missing.")
         return None
     try:
         content = folder.read_json(ENVIRONMENT)
         recorded(folder.config["env"], content)
         return content
     except (RunError, ValueError) as error:
-        notes.append(f"What the folder says of its environment cannot be read: {error}.")
+        notes.append(f"The description of the environment cannot be read: {error}.")
         return None
 
 
 def _summary(folder: RunFolder, notes: list[str]) -> dict[str, Any] | None:
     if not folder.is_finished:
         notes.append(
-            f"The run is not finished; these are the results so far. `pcpg resume {folder.path}` continues it."
+            f"The run is not finished; these are its results so far. Continue it with `pcpg resume {folder.path}`."
         )
         return None
     try:
@@ -207,7 +222,7 @@ def _summary(folder: RunFolder, notes: list[str]) -> dict[str, Any] | None:
             raise DamagedFile(folder.path / "summary.json", "not the summary of a run")
         return summary
     except RunError as error:
-        notes.append(f"The summary cannot be read: {error}. The last reports are used instead.")
+        notes.append(f"The summary cannot be read: {error}. Using the last reports instead.")
         return None
 
 
@@ -222,11 +237,13 @@ def _lines(folder: RunFolder, path: Path, notes: list[str], entries: dict[str, t
     is_over = folder.manifest is not None and folder.manifest.finished
     records, damage = read_whole_metrics(path, folder.seal(path.name), finished=is_over)
     if damage is not None:
-        notes.append(f"{path.name}: {damage.cause}; what is shown may not be what was written.")
+        notes.append(f"{path.name}: {damage.cause}; the data shown may be wrong.")
     for place, record in enumerate(records):
         wrong = [name for name, kind in entries.items() if name not in record or not _is_number(record, name, kind)]
         if wrong:
-            notes.append(f"{path.name}: line {place + 1} has no number {wrong[0]}; everything from there is left out.")
+            notes.append(
+                f"{path.name}: line {place + 1} has no number {wrong[0]}; ignoring that line and all later ones."
+            )
             return records[:place]
     return records
 
@@ -244,52 +261,70 @@ def _checkpoint(folder: RunFolder, notes: list[str]) -> checkpoints.Checkpoint |
         notes.append(f"No checkpoint can be read: {error}.")
         return None
     if checkpoint is None:
-        notes.append("There is no checkpoint, so the cover and the device are unknown.")
+        notes.append("No checkpoint found: the cover and the device are unknown.")
         return None
     known = 0 if folder.manifest is None else folder.manifest.step
     if checkpoint.step >= known:
-        notes += [f"A damaged checkpoint was skipped: {skipped.reason}." for skipped in checkpoint.skipped]
+        notes += [f"Skipped a damaged checkpoint: {skipped.reason}." for skipped in checkpoint.skipped]
     return checkpoint
 
 
 def _covers(
     folder: RunFolder, checkpoint: checkpoints.Checkpoint | None, env: Environment | None, notes: list[str]
-) -> dict[int, CoverData]:
+) -> dict[int, Shown]:
     """The covers of all seeds; one with a missing member is left out, since its weights are those of all members."""
-    if checkpoint is None:
+    if checkpoint is None or settings_of(folder.config) is None:
         return {}
-    first, count = folder.config["seed"], folder.config["seeds"]
-    sizes = {seed: scalar(checkpoint.arrays.get(f"{seed}/.cover.size")) for seed in range(first, first + count)}
-    if not any(sizes.values()):
-        return {}
-    members: list[dict[str, np.ndarray]] = []
+    parts: list[Arrays] = []
     for index, sha256 in enumerate(checkpoint.state.get("members", [])):
         try:
-            members.append(folder.read_member(index, sha256))
+            parts.append(folder.read_member(index, sha256))
         except DamagedFile as error:
-            notes.append(f"A member of the cover cannot be read: {error}. Covers with this member are left out.")
+            notes.append(f"A member of the cover cannot be read: {error}. Covers with this member are omitted.")
             break
-    if members and not any(name.endswith("/.sigma") for name in members[0]):
-        return {}  # a run that keeps its data: its members have data in place of covariances
     covers = {}
-    for seed, size in sizes.items():
-        explored = seed if env is None else env.dynamics_seed(seed)
-        own = members_of(members, explored)
-        if 0 < size <= len(own):
-            try:
-                with understood(folder.cover):
-                    covers[seed] = cover_data(own[:size], explored, checkpoint.arrays[f"{seed}/.cover.weights"][:size])
-            except DamagedFile as error:
-                notes.append(f"The cover of seed {seed} cannot be read: {error}.")
+    for seed in range(folder.config["seed"], folder.config["seed"] + folder.config["seeds"]):
+        try:
+            cover = cover_of(folder, checkpoint.arrays, parts, seed, env)
+        except DamagedFile as error:
+            notes.append(f"The cover of seed {seed} cannot be read: {error}.")
+            continue
+        if cover is not None:
+            covers[seed] = cover
     return covers
 
 
-def members_of(members: list[dict[str, np.ndarray]], explored: int) -> list[dict[str, np.ndarray]]:
-    """The member files in which the seed that explored has a part: one that failed for a while has none in some."""
-    return [arrays for arrays in members if f"{explored}/.returns" in arrays]
+def settings_of(config: Mapping[str, Any]) -> type | None:
+    """The settings class of a run's algorithm; None for one that is not in the table."""
+    row = ALGORITHMS.get(config["algo"])
+    return None if row is None else row.settings
 
 
-def known_env(config: dict[str, Any], described: dict[str, Any] | None) -> Environment | None:
+def cover_of(
+    folder: RunFolder, arrays: Arrays, parts: Sequence[Arrays], seed: int, env: Environment | None
+) -> Shown | None:
+    """The cover of a seed, from the arrays of a checkpoint and of the member files; None if there is none."""
+    settings = settings_of(folder.config)
+    if settings is None:
+        return None
+    with understood(folder.checkpoints):
+        own = of_seed(seed, arrays)
+        size = len(settings.weights(own))
+    explored = seed if env is None else env.dynamics_seed(seed)
+    written = [part for one in parts if (part := of_seed(explored, one))]  # a seed that had ended has no part in some
+    if len(written) < size:
+        raise DamagedFile(
+            folder.cover, f"has {len(written)} members of seed {explored}, but the checkpoint lists {size}"
+        )
+    with understood(folder.cover):
+        cover = settings.shown(own, written) if size else None
+        lengths = {len(entries) for entries in cover or () if entries is not None}
+        if len(lengths) > 1 or (cover is not None and not all(each.size for each in cover.returns)):
+            raise ValueError("a member of the cover is not complete")
+        return cover
+
+
+def known_env(config: Mapping[str, Any], described: Mapping[str, object] | None) -> Environment | None:
     """The environment of a run without making an outside one: ours by its options, others as the folder has them."""
     try:
         if is_adapted(config["env"]):
@@ -297,13 +332,3 @@ def known_env(config: dict[str, Any], described: dict[str, Any] | None) -> Envir
         return make(config["env"], **config["env_options"])
     except (ValueError, TypeError, ImportError):
         return None
-
-
-def cover_data(members: list[dict[str, np.ndarray]], explored: int, weights: np.ndarray) -> CoverData:
-    """The cover of the seed that explored, from the arrays of the member files."""
-    none = np.zeros((0, 0))  # members that keep data instead of covariances
-    sigmas = np.stack([arrays.get(f"{explored}/.sigma", none) for arrays in members]).astype(np.float64)
-    each = tuple(np.asarray(arrays[f"{explored}/.returns"], np.float64) for arrays in members)
-    returns = np.array([own.mean() for own in each])
-    cells = np.stack([arrays[f"{explored}/.cells"] for arrays in members])
-    return CoverData((sigmas + sigmas.transpose(0, 2, 1)) / 2, np.asarray(weights, float), returns, cells, each)

@@ -5,7 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pcpg.reports.read import CoverData, RunData
+from pcpg.algorithms import Shown
+from pcpg.reports.read import RunData
 
 
 class Interval(NamedTuple):
@@ -53,7 +54,7 @@ def bootstrap(
 ) -> Band:
     """A statistic over all rows of all strata [seeds, points], with its stratified percentile bootstrap interval.
 
-    Seeds are drawn anew inside each stratum (an environment), never across: every resample has as many seeds of
+    Seeds are resampled inside each stratum (an environment), never across: every resample has as many seeds of
     each as the data. `statistic` reduces the first axis. Few seeds make the interval too narrow, as in every bootstrap.
     """
     if not strata or min(len(part) for part in strata) < 1:
@@ -61,7 +62,7 @@ def bootstrap(
     rows = [np.asarray(part, float).reshape(len(part), -1) for part in strata]
     rng = np.random.default_rng(seed)
     drawn = np.empty((samples, rows[0].shape[1]))
-    # In pieces, so that memory stays small however many points a curve has.
+    # In pieces, so memory stays small however many points a curve has.
     for piece in np.array_split(np.arange(samples), max(1, samples // 100)):
         picks = [part[rng.integers(0, len(part), (len(part), len(piece)))] for part in rows]
         drawn[piece] = statistic(np.concatenate(picks))
@@ -69,29 +70,16 @@ def bootstrap(
     return Band(statistic(np.concatenate(rows)), low, high)
 
 
-class PowerLaw(NamedTuple):
-    """y = factor * x ** exponent, with a 95% interval of the exponent by the bootstrap over points."""
-
-    factor: float
-    exponent: float
-    low: float
-    high: float
+def interval_of(strata: Sequence[np.ndarray]) -> Interval:
+    """Interquartile mean over all seeds of all strata [seeds], with its bootstrap interval."""
+    return Interval(*(float(part[0]) for part in bootstrap([np.asarray(part)[:, None] for part in strata])))
 
 
-def fit_power_law(x: np.ndarray, y: np.ndarray, *, samples: int = 2000, seed: int = 0) -> PowerLaw:
-    """Least squares in the logarithms of positive points."""
-    log_x, log_y = np.log(np.asarray(x, float)), np.log(np.asarray(y, float))
-    if len(np.unique(log_x)) < 2:
-        raise ValueError("a power law needs points at two places or more, got one")
-    exponent, intercept = np.polyfit(log_x, log_y, 1)
-    rng = np.random.default_rng(seed)
-    exponents = []
-    while len(exponents) < samples:
-        pick = rng.integers(0, len(log_x), len(log_x))
-        if len(np.unique(log_x[pick])) > 1:
-            exponents.append(np.polyfit(log_x[pick], log_y[pick], 1)[0])
-    low, high = np.quantile(exponents, [0.025, 0.975])
-    return PowerLaw(float(np.exp(intercept)), float(exponent), float(low), float(high))
+def solved_share(run: RunData) -> Interval | None:
+    """Share of the seeds that are solved; None if there is no such measure."""
+    if run.solved_return is None or not run.final_returns:
+        return None
+    return wilson(run.solved, len(run.final_returns))
 
 
 # curves over seeds
@@ -122,25 +110,27 @@ def common_grid(histories: list[np.ndarray]) -> np.ndarray:
 
 
 def iqm_curve(run: RunData, name: str) -> Curve | None:
-    """Interquartile mean over the seeds with its bootstrap interval; None where no seed has the metric."""
+    """Interquartile mean over the seeds with its bootstrap interval; None if no seed has the metric."""
+    return _curve(run, name, lambda values: bootstrap([values]))
+
+
+def success_curve(run: RunData, threshold: float) -> Curve | None:
+    """Share of the seeds whose newest policy is above the threshold, with its Wilson interval."""
+
+    def band(values: np.ndarray) -> Band:
+        intervals = [wilson(int(count), len(values)) for count in np.sum(values > threshold, axis=0)]
+        return Band(*np.array(intervals).T)
+
+    return _curve(run, "return", band)
+
+
+def _curve(run: RunData, name: str, band: Callable[[np.ndarray], Band]) -> Curve | None:
     histories = run.history(name)
     if not histories:
         return None
     grid = common_grid(histories)
     values = np.stack([value_at(rows, grid) for rows in histories])
-    return Curve(run, grid, bootstrap([values]), len(histories))
-
-
-def success_curve(run: RunData, threshold: float) -> Curve | None:
-    """Share of the seeds whose newest policy is above the threshold, with its Wilson interval."""
-    histories = run.history("return")
-    if not histories:
-        return None
-    grid = common_grid(histories)
-    solved = np.sum([value_at(rows, grid) > threshold for rows in histories], axis=0)
-    intervals = [wilson(int(count), len(histories)) for count in solved]
-    band = Band(*(np.array(part) for part in zip(*intervals, strict=True)))
-    return Curve(run, grid, band, len(histories))
+    return Curve(run, grid, band(values), len(histories))
 
 
 def end_of_exploration(run: RunData) -> float | None:
@@ -174,8 +164,10 @@ class Certificate(NamedTuple):
         return max(0.0, float(self.gains.max()) - self.level)
 
 
-def certify(cover: CoverData, ridge: float) -> Certificate:
-    """The certificate of a cover's weights."""
+def certify(cover: Shown, ridge: float) -> Certificate | None:
+    """The certificate of a cover's weights; None where its members have no covariances."""
+    if cover.sigmas is None:
+        return None
     mixture = np.tensordot(cover.weights, cover.sigmas, 1) + ridge * np.eye(cover.sigmas.shape[1])
     values, vectors = np.linalg.eigh(mixture)
     # The diagonal of V' sigma_i V over the eigenvalues: no inverse is formed.

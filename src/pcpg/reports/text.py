@@ -1,17 +1,21 @@
-"""Numbers, names and commands as the page says them."""
+"""Numbers, names and commands as text for the page."""
 
+import json
 import shlex
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from pcpg.envs.adapters.names import PYTHON, is_adapted
 from pcpg.reports.read import RunData
 from pcpg.reports.statistics import Interval
 
+NONE = "\u2013"
+"""Placeholder for a missing number."""
+
 
 def run_labels(runs: list[RunData]) -> list[str]:
-    """A name for each run: the algorithm, and the folder where two runs share one."""
+    """A name for each run: the algorithm, plus the folder if two runs share one."""
     names = [run.algo for run in runs]
     return [
         f"{name} ({shown(run.path.name)})" if names.count(name) > 1 else name
@@ -24,8 +28,10 @@ def shown(text: str) -> str:
     return "".join(letter if letter.isprintable() else "\ufffd" for letter in text)
 
 
-def number(value: float) -> str:
-    """A number with three digits and a true minus sign."""
+def number(value: float | None) -> str:
+    """A number with three digits and a true minus sign; a dash if there is none."""
+    if value is None:
+        return NONE
     if value == 0:
         return "0"
     size = abs(value)
@@ -44,17 +50,23 @@ def steps_text(steps: float) -> str:
 def interval_text(interval: Interval | None) -> str:
     """A value with its interval, as in 0.75 [0.53, 0.89]."""
     if interval is None:
-        return "\u2013"
+        return NONE
     if np.isnan(interval.low):  # of one seed: nothing is known of the others
         return number(interval.value)
     return f"{number(interval.value)} [{number(interval.low)}, {number(interval.high)}]"
 
 
-def range_text(values: list[int]) -> str:
-    """The smallest and the largest count, or the one that all share."""
-    if not values:
-        return "\u2013"
-    return str(min(values)) if min(values) == max(values) else f"{min(values)} to {max(values)}"
+def span_text(values: Sequence[float] | np.ndarray, show: Callable[[float], str] = number) -> str:
+    """The smallest and the largest value, or the one that all share; a dash if there is none."""
+    if not len(values):
+        return NONE
+    low, high = show(min(values)), show(max(values))
+    return low if low == high else f"{low} to {high}"
+
+
+def seeds_text(count: int) -> str:
+    """A number of seeds."""
+    return f"{count} seed{'s' * (count != 1)}"
 
 
 def duration(seconds: float) -> str:
@@ -70,91 +82,24 @@ def listed(words: list[str]) -> str:
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
 
 
-# commands that repeat a run
-
-
-def with_config(config: Mapping[str, Any], path: str, out: str) -> str:
-    """The short command, which reads the configuration of the run; a given cover must still be there."""
-    if is_exploit(config):
-        return shlex.join([*with_flags(config), "--out", out])
-    return shlex.join(["pcpg", "train", "--config", f"{path}/config.json", "--out", out])
-
-
-def in_python(config: Mapping[str, Any], path: str, out: str) -> str:
-    """The same in Python, for a run on functions of the user's own, which no command can name; empty for other runs."""
-    env, features = (_function(config[name]) for name in ("env", "features"))
-    if not (env or features) or is_exploit(config):
+def repeat(run: RunData) -> str:
+    """The command that makes a run again from its folder; empty for one on functions of the user's own."""
+    config = run.config
+    if run.source:
+        seeds = ["--seed", str(config["seed"]), "--seeds", str(config["seeds"])]
+        return shlex.join(["pcpg", "exploit", run.source, *seeds, *env_flags(run), "--out", f"{run.path}-again"])
+    if f'"{PYTHON}:' in json.dumps(config):
         return ""
-    called = [env or repr(config["env"]), repr(config["algo"]), 'config=made["agent"]', f"features={features or '...'}"]
-    if not features:
-        called[-1:] = ['features=made["features"]', 'feature_options=made["feature_options"]']
-    called += [f"{name}={config[name]!r}" for name in ("seed", "seeds", "feature_seed", "lanes")]
-    limits = {name: value for name, value in config.get("limits", {}).items() if value}
-    names = {"steps": "total_steps", "seconds": "max_time", "until": "until"}
-    called += [f"{names[name]}={value!r}" for name, value in limits.items()]
-    if network := _function(config.get("agent", {}).get("ppo", {}).get("body", "")):
-        called.append(f"network={network}")
-    lines = [
-        "import json",
-        "import pcpg",
-        f'made = json.load(open({f"{path}/config.json"!r}))["content"]',
-        f'pcpg.train({", ".join(called)}, out={out!r}, **made["env_options"])',
-    ]
-    return "\n".join(lines)
+    return shlex.join(["pcpg", "train", "--config", f"{run.path}/config.json", "--out", f"{run.path}-again"])
 
 
-def _function(name: str) -> str:
-    """The name of a function of the user's own, empty for what the library knows by name."""
-    prefix, _, function = name.partition(":")
-    return function.partition("#")[0] if prefix == "python" else ""
-
-
-def with_flags(config: Mapping[str, Any]) -> list[str]:
-    """The whole command, word by word: it needs no file, since every setting of numbers and names is a flag."""
-    agent, seeds = config["agent"], ["--seed", str(config["seed"]), "--seeds", str(config["seeds"])]
-    seeds += ["--lanes", str(config["lanes"])]
-    if is_exploit(config):
-        words = ["pcpg", "exploit", config["source"]["run"], *seeds, *_flags("env.", config["env_options"])]
-        words += ["--num-groups", str(agent["explore"]["num_groups"])]
-        return [*words, *_flags("ppo.", agent["ppo"]), *_flags("exploit.", agent["exploit"])]
-    words = ["pcpg", "train", config["env"], "--algo", config["algo"], *seeds, *_flags("env.", config["env_options"])]
-    if config["algo"].startswith("pcpg"):
-        words += ["--features", config["features"], "--feature-seed", str(config["feature_seed"])]
-        words += _flags("phi.", {name: value for name, value in config["feature_options"].items() if _has_flag(value)})
-    return words + list(_flags("", agent)) + limit_flags(config)
-
-
-def limit_flags(config: Mapping[str, Any]) -> list[str]:
-    """The flags of a run's budget and target, where it has them."""
-    limits, words = config.get("limits", {}), []
-    for name, flag, form in (("steps", "--steps", "{}"), ("seconds", "--time", "{:g}s"), ("until", "--until", "{:g}")):
-        if limits.get(name) or (name == "until" and limits.get(name) is not None):
-            words += [flag, form.format(limits[name])]
+def env_flags(run: RunData) -> list[str]:
+    """The options of a run's environment as words of a command."""
+    words = []
+    for name, value in run.env_options.items():
+        flag = f"--env.{name.replace('_', '-')}"
+        if isinstance(value, bool) and not is_adapted(run.config["env"]):
+            words.append(flag if value else f"--env.no-{flag.removeprefix('--env.')}")
+        else:
+            words += [flag, *(map(str, value) if isinstance(value, list) else [str(value)])]
     return words
-
-
-def without_flags(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings of the features that no flag can hold: lists."""
-    return {name: value for name, value in config["feature_options"].items() if not _has_flag(value)}
-
-
-def is_exploit(config: Mapping[str, Any]) -> bool:
-    """Whether the run took over the cover of another."""
-    return bool(config.get("source"))
-
-
-def _has_flag(value: Any) -> bool:
-    return not isinstance(value, list | tuple | Mapping)
-
-
-def _flags(prefix: str, settings: Mapping[str, Any]) -> Iterator[str]:
-    for name, value in settings.items():
-        flag = f"--{prefix}{name.replace('_', '-')}"
-        if isinstance(value, Mapping):
-            yield from _flags(f"{prefix}{name}.".replace("_", "-"), value)
-        elif isinstance(value, bool):
-            yield flag if value else f"--{prefix}no-{name.replace('_', '-')}"
-        elif isinstance(value, list | tuple):
-            yield from (flag, *map(str, value))
-        elif value is not None:
-            yield from (flag, str(value))

@@ -1,4 +1,4 @@
-"""Where policies went: visits by grid cell, as numbers and pictures; and, for any environment, a plane of features."""
+"""Visits of policies by grid cell, as numbers and pictures."""
 
 import base64
 import dataclasses
@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from pcpg.algorithms import Shown
 from pcpg.envs.protocol import CellGrid
-from pcpg.reports.read import CoverData, RunData, cover_data, known_env, members_of
-from pcpg.reports.svg import STYLES, WIDTH, Figure, new_chart, to_svg
+from pcpg.reports.figures import WIDTH, Figure, new_chart, new_figure, to_svg
+from pcpg.reports.read import RunData, cover_of, known_env, settings_of
 from pcpg.reports.text import number
-from pcpg.runs.arrays import scalar
 from pcpg.runs.disk import exists
-from pcpg.runs.errors import DamagedFile, NotARun, understood
+from pcpg.runs.errors import NotARun, understood
 from pcpg.runs.folder import ENVIRONMENT, Notice, RunFolder
 
 COLOURS = "viridis"  # lightness grows with the value: readable without colour
@@ -34,7 +34,7 @@ class Tile(NamedTuple):
 
 
 class Grid(NamedTuple):
-    """The cells of an environment as one sheet: panels beside or below each other, signed rows from below."""
+    """The cells of an environment as one sheet: panels next to or below each other, signed rows from below."""
 
     cells: CellGrid
     open: np.ndarray  # bool [panels, rows, columns]
@@ -49,7 +49,7 @@ class Grid(NamedTuple):
         return self.cells.rows[0].startswith("-")
 
     def sheet(self, values: np.ndarray) -> np.ndarray:
-        """Values [cells] as a picture; NaN where nothing can be visited."""
+        """Values [cells] as a picture; NaN if nothing can be visited."""
         panels = np.where(self.open, values.reshape(self.cells.shape), np.nan)
         if self.is_upside_down:
             panels = panels[:, ::-1]
@@ -67,33 +67,30 @@ def grid_of(run: RunData, seed: int) -> Grid | None:
     return Grid(env.cells, env.reachable_cells(env.instance(seed)).reshape(env.cells.shape))
 
 
-def cover_tiles(cover: CoverData, grid: Grid) -> list[Tile]:
+def cover_tiles(cover: Shown, grid: Grid) -> list[Tile]:
     """The visits of each policy of a cover."""
-    tiles = []
-    for index, (cells, weight, mean) in enumerate(zip(cover.cells, cover.weights, cover.returns, strict=True)):
-        title = f"policy {index}"
-        tiles.append(_tile(_shares(cells), grid, title, f"weight {weight:.2f}, return {short(mean)}"))
-    return tiles
+    return [
+        _tile(_shares(cells), grid, f"policy {index}", f"weight {weight:.2f}, return {number(returns.mean())}")
+        for index, (weight, cells, returns) in enumerate(zip(cover.weights, cover.cells, cover.returns, strict=True))
+    ]
 
 
 def baseline_tiles(run: RunData, seed: int, grid: Grid, most: int = 8) -> list[Tile]:
     """The visits of the newest policy after some of the rounds of a run without a cover, evenly chosen."""
     rounds = [record for record in run.records.get(seed, []) if record.get("cells")]
     picked = np.unique(np.linspace(0, len(rounds) - 1, min(most, len(rounds))).round().astype(int)) if rounds else []
-    tiles = []
-    for index in picked:
-        record = rounds[index]
-        cells, mean = np.array(record["cells"]), record["return"]
-        tiles.append(_tile(_shares(cells), grid, f"round {record['round']}", f"return {short(mean)}"))
-    return tiles
+    return [
+        _tile(_shares(np.array(row["cells"])), grid, f"round {row['round']}", f"return {number(row['return'])}")
+        for row in (rounds[index] for index in picked)
+    ]
 
 
-def mixture_tile(cover: CoverData, grid: Grid, seed: int) -> Tile:
+def mixture_tile(cover: Shown, grid: Grid, seed: int) -> Tile:
     """The visits of the weighted cover of a seed."""
     return _tile(mixture_of(cover), grid, f"seed {seed}", f"{len(cover.weights)} policies")
 
 
-def mixture_of(cover: CoverData) -> np.ndarray:
+def mixture_of(cover: Shown) -> np.ndarray:
     """Shares of the visits of the weighted cover, [cells]."""
     return cover.weights @ np.stack([_shares(cells) for cells in cover.cells])
 
@@ -110,9 +107,7 @@ def map_chart(name: str, shares: np.ndarray, grid: Grid, what: str) -> Figure:
 
     sheet = grid.sheet(shares)
     rows, columns = sheet.shape
-    width = WIDTH
-    height = min(4.2, max(1.5, (width - 1.2) * rows / columns + 0.7))
-    figure, axis = new_chart(width, height)
+    figure, axis = new_chart(min(4.2, max(1.5, (WIDTH - 1.2) * rows / columns + 0.7)))
     axis.grid(visible=False)
     axis.set_facecolor("none")
     top = max(float(np.nanmax(sheet)), 1e-12)
@@ -129,59 +124,6 @@ def map_chart(name: str, shares: np.ndarray, grid: Grid, what: str) -> Figure:
         to_svg(figure, name, _said(shares, grid, what)),
         f"Visits of {what}, as shares of all visits (square-root scale).",
     )
-
-
-def projection_chart(name: str, cover: CoverData, most: int = 6) -> Figure:
-    """The covariances of the heaviest policies in the plane of feature space in which the policies differ most.
-
-    A policy is drawn as the ellipse whose extent in every direction is the root mean square of its features there.
-    """
-    plane = plane_of(cover)
-    figure, axis = new_chart(height=2.6)
-    turn = np.linspace(0, 2 * np.pi, 121)
-    circle = np.stack([np.cos(turn), np.sin(turn)])
-    most = min(most, max(1, int(np.count_nonzero(cover.weights))))
-    heavy = sorted(np.argsort(-cover.weights, kind="stable")[:most].tolist())
-    shapes = [(f"policy {i}, weight {cover.weights[i]:.2f}", cover.sigmas[i]) for i in heavy]
-    for index, (label, sigma) in enumerate(shapes):
-        style = STYLES[index % len(STYLES)]
-        x, y = _root(plane.T @ sigma @ plane) @ circle
-        axis.plot(x, y, color=style.colour, ls=style.dashes, lw=1.2, label=label)
-        tip = (index * 37) % 120
-        axis.plot(x[tip], y[tip], marker=style.marker, ms=4, color=style.colour, ls="")
-    axis.set_aspect("equal", adjustable="datalim")
-    axis.locator_params(nbins=5)
-    axis.set_xlabel("first direction")
-    axis.set_ylabel("second direction")
-    figure.legend(loc="outside right upper", fontsize=6.5)
-    spans = [f"{label}: {number(np.sqrt(np.trace(plane.T @ sigma @ plane)))}" for label, sigma in shapes]
-    alt = f"Ellipses of the feature covariances of the heaviest policies, with their extents: {'; '.join(spans)}."
-    caption = (
-        "Features of the policies with the most weight, in the two directions in which the cover's policies differ "
-        "most. An ellipse extends in each direction by the root mean square of its policy's features there."
-    )
-    return Figure(to_svg(figure, name, alt), caption)
-
-
-def plane_of(cover: CoverData) -> np.ndarray:
-    """Two orthonormal directions [d, 2] along which the covariances differ most from the weighted one."""
-    differences = cover.sigmas - np.tensordot(cover.weights, cover.sigmas, 1)
-    spread = np.einsum("iab,ibc->ac", differences, differences)
-    vectors = np.linalg.eigh(spread if spread.any() else cover.sigmas[0])[1][:, ::-1][:, :2]
-    if vectors.shape[1] < 2:  # features of one dimension
-        vectors = np.concatenate([vectors, np.zeros((len(vectors), 1))], axis=1)
-    signs = np.sign(vectors[np.abs(vectors).argmax(axis=0), np.arange(2)])
-    return vectors * np.where(signs == 0, 1.0, signs)
-
-
-def short(value: float) -> str:
-    """A return in the little room below a picture."""
-    return f"{value:.2f}".replace("-", "\u2212")
-
-
-def _root(matrix: np.ndarray) -> np.ndarray:
-    values, vectors = np.linalg.eigh(matrix)
-    return vectors * np.sqrt(np.maximum(values, 0)) @ vectors.T
 
 
 def _shares(cells: np.ndarray) -> np.ndarray:
@@ -205,7 +147,7 @@ def _said(shares: np.ndarray, grid: Grid, what: str) -> str:
 
 
 def _png(sheet: np.ndarray) -> str:
-    """A pixel a cell; closed cells are transparent, so that the page shows through."""
+    """A pixel a cell; closed cells are transparent, so the page shows through."""
     import matplotlib
     from PIL import Image
 
@@ -270,71 +212,53 @@ class CoverVisits:
 
     @property
     def covered(self) -> float:
-        """Share of all grid cells that some member visited; 0 where there are none."""
+        """Share of all grid cells that some member visited; 0 if there are none."""
         return float(np.mean(self.counts.sum(axis=0) > 0)) if self.grid.size else 0.0
 
 
 def read_visits(folder: RunFolder, seed: int, notice: Notice = lambda text: None) -> CoverVisits:
     """The visits of one seed's cover, from the member files of a run; an empty grid where no grid cells are counted.
 
-    No outside environment is made. `notice` is told where the newest checkpoint cannot be used.
+    Creates no external environment. Calls `notice` if the newest checkpoint cannot be used.
     """
     folder.check_entries()
     is_there = exists(folder.path / ENVIRONMENT) or folder.seal(ENVIRONMENT) is not None
     described = folder.read_json(ENVIRONMENT) if is_there else None
     env = known_env(folder.config, described)
     grid = (None if env is None else env.cells) or CellGrid((), (), ())
-    checkpoint = folder.newest_checkpoint(notice)
-    size_name = f"{seed}/.cover.size"
-    if checkpoint is not None and size_name not in checkpoint.arrays:
-        raise NotARun(f"{folder.path} holds no cover: {folder.config['algo']} keeps none")
-    size = 0 if checkpoint is None else scalar(checkpoint.arrays[size_name])
-    if checkpoint is None or size == 0:
-        raise NotARun(f"{folder.path}: the cover of seed {seed} has no member: nothing was explored so far")
-    explored = seed if env is None else env.dynamics_seed(seed)
-    found = [folder.read_member(index, sha256) for index, sha256 in enumerate(checkpoint.state["members"])]
-    members = members_of(found, explored)[:size]
-    if len(members) < size:
-        raise DamagedFile(folder.cover, f"has {len(members)} members of seed {explored}, the checkpoint says {size}")
+    checkpoint, cover = folder.newest_checkpoint(notice), None
+    if checkpoint is not None:
+        parts = [folder.read_member(index, sha256) for index, sha256 in enumerate(checkpoint.state.get("members", []))]
+        cover = cover_of(folder, checkpoint.arrays, parts, seed, env)
+    if cover is None:
+        settings = settings_of(folder.config)
+        if settings is None or not settings.leaves:
+            raise NotARun(f"{folder.path} holds no cover: {folder.config['algo']} does not build one")
+        raise NotARun(f"{folder.path}: the cover of seed {seed} is still empty")
     with understood(folder.cover):
-        cover = cover_data(members, explored, checkpoint.arrays[f"{seed}/.cover.weights"][:size])
-        cells = cover.cells.reshape(size, *grid.shape) if grid.size else np.zeros((size, 0, 0, 0))
-    return CoverVisits(seed, grid, cells, cover.weights, cover.returns)
+        counts = (
+            cover.cells.reshape(len(cover.cells), *grid.shape) if grid.size else np.zeros((len(cover.cells), 0, 0, 0))
+        )
+    returns = np.array([own.mean() for own in cover.returns])
+    return CoverVisits(seed, grid, counts, cover.weights, returns)
 
 
 def draw_visits(visits: CoverVisits, path: Path, max_policies: int = 11) -> None:
     """A picture of the visits of the heaviest members and of the weighted cover, written to `path`."""
     if not visits.grid.size:
-        raise NotARun("the environment has no grid cells to draw; `pcpg report` draws its features instead")
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
+        raise NotARun("the environment has no grid cells to draw")
 
     order = sorted(np.argsort(-visits.weights, kind="stable")[:max_policies].tolist())
-    pictures = [(f"policy {i}\nweight {visits.weights[i]:.2f}", visits.counts[i]) for i in order]
+    pictures = [(f"policy {i}\nweight {visits.weights[i]:.2f}", _shares(visits.counts[i])) for i in order]
     pictures.append(("weighted cover", visits.mixture))
-    panels, rows, columns = visits.grid.shape
-    width = max(1.2, 0.22 * columns)
-    height = max(0.5, 0.22 * rows)
-    figure, axes = plt.subplots(
-        len(pictures),
-        panels,
-        figsize=(1.6 + panels * (width + 0.2), 0.7 + len(pictures) * (height + 0.18)),
-        squeeze=False,
-        layout="constrained",
-    )
-    for line, (name, counts) in zip(axes, pictures, strict=True):
-        share = counts / max(counts.sum(), 1e-12)
-        for panel, axis in enumerate(line):
-            axis.imshow(np.sqrt(share[panel]), cmap="viridis", vmin=0, vmax=np.sqrt(share.max()), aspect="auto")
-            axis.set_xticks([])
-            axis.set_yticks(range(rows) if rows <= 4 and panel == 0 else [])
-            if rows <= 4 and panel == 0:
-                axis.set_yticklabels(visits.grid.rows, fontsize=6)
-        line[0].set_ylabel(name, rotation=0, ha="right", va="center", fontsize=8, labelpad=30 if rows <= 4 else 4)
-    for panel, name in enumerate(visits.grid.panels):
-        axes[0][panel].set_title(name, fontsize=9)
-    figure.suptitle(f"Visits of the cover, seed {visits.seed} (square-root scale)", fontsize=9)
+    grid = Grid(visits.grid, np.ones(visits.grid.shape, bool))
+    rows, columns = grid.sheet(visits.mixture).shape
+    size = {"width": 1.8 + max(2.4, 0.22 * columns), "height": 0.7 + len(pictures) * max(0.7, 0.22 * rows + 0.18)}
+    figure, axes = new_figure(len(pictures), 1, **size)
+    for (axis,), (name, shares) in zip(axes, pictures, strict=True):
+        axis.imshow(np.sqrt(grid.sheet(shares)), cmap=COLOURS, aspect="auto")
+        axis.set(xticks=[], yticks=[])
+        axis.set_ylabel(name, rotation=0, ha="right", va="center", fontsize=8, labelpad=4)
+    panels = ", ".join(visits.grid.panels)
+    figure.suptitle(f"Visits of the cover, seed {visits.seed}: {panels} (square-root scale)", fontsize=9)
     figure.savefig(path, dpi=160)
-    plt.close(figure)

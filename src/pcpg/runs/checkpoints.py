@@ -39,11 +39,11 @@ class Checkpoint:
 
 
 def save(
-    root: Path | str, step: int, arrays: Mapping[str, np.ndarray], state: Mapping[str, Any], keep: int = 2
+    root: Path | str, step: int, arrays: Mapping[str, np.ndarray], state: Mapping[str, object], keep: int = 2
 ) -> Path:
     """Write a checkpoint as the newest under `root` and remove all but the last `keep`; its folder.
 
-    Only for whoever holds the lock of the run. Checkpoints of later steps are removed as well: a run that
+    The caller must hold the lock of the run. Checkpoints of later steps are removed as well: a run that
     went back to an earlier step has left them behind.
     """
     root = Path(root)
@@ -72,7 +72,7 @@ def load(root: Path | str, step: int) -> Checkpoint:
     folder = Path(root) / f"{step:06d}"
     if not folder.is_dir():
         there = ", ".join(str(other) for other in steps(root)) or "none"
-        raise DamagedFile(folder, f"there is no checkpoint of step {step}; those there are: {there}")
+        raise DamagedFile(folder, f"no checkpoint of step {step}; available: {there}")
     content, versions, _ = read_json(folder / STATE)
     if content.get("step") != step:
         raise DamagedFile(folder / STATE, f"belongs to step {content.get('step')}, not to {step}")
@@ -84,7 +84,7 @@ def load(root: Path | str, step: int) -> Checkpoint:
 
 
 def load_latest(root: Path | str, check: Callable[[Checkpoint], None] = lambda checkpoint: None) -> Checkpoint | None:
-    """The newest whole checkpoint, with the damaged ones skipped; None if there never was one.
+    """The newest intact checkpoint, skipping damaged ones; None if there never was one.
 
     `check` may raise `DamagedFile` for one that does not fit the rest of its run. A checkpoint in another format is an
     error, and so is a folder where every checkpoint is damaged: whether to start over is for the user to decide.
@@ -99,7 +99,7 @@ def load_latest(root: Path | str, check: Callable[[Checkpoint], None] = lambda c
             skipped.append(Skipped(step, str(error)))
     if skipped:
         reasons = "; ".join(reason for _, reason in skipped)
-        raise DamagedFile(root, f"no checkpoint is whole ({reasons})")
+        raise DamagedFile(root, f"no intact checkpoint ({reasons})")
     return None
 
 
@@ -111,7 +111,7 @@ def steps(root: Path | str) -> list[int]:
     return sorted(int(name) for name in names if name.isdecimal() and name == f"{int(name):06d}")
 
 
-def _write(target: Path, step: int, data: bytes, state: dict[str, Any]) -> None:
+def _write(target: Path, step: int, data: bytes, state: Mapping[str, object]) -> None:
     aside = temporary_name(target)
     try:
         aside.mkdir()
@@ -156,5 +156,7 @@ def _remove(folder: Path) -> None:
 def _what_stays(root: Path) -> str:
     with contextlib.suppress(RunError, OSError):
         latest = load_latest(root)
-        return "there was no checkpoint before" if latest is None else f"the last good checkpoint {latest.step} stays"
-    return "there was no good checkpoint before"
+        return (
+            "there was no earlier checkpoint" if latest is None else f"the last good checkpoint {latest.step} is kept"
+        )
+    return "there was no good earlier checkpoint"

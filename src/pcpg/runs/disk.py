@@ -42,7 +42,7 @@ def writing(path: Path) -> Iterator[None]:
 
 
 def temporary_name(path: Path) -> Path:
-    """The name beside `path` under which it is written until it is whole."""
+    """The temporary name next to `path` under which it is written."""
     return path.with_name(f"{TEMPORARY}{path.name}-{os.getpid()}")
 
 
@@ -57,7 +57,7 @@ def make_folder(path: Path) -> None:
 def write_file(path: Path, data: bytes, *, settled: bool = True) -> None:
     """Write `data` to `path` so that, whatever happens, the file is either the old one or the new one.
 
-    Unless `settled`, a power cut may still bring the old one back: for whoever syncs the folder later, or needs not.
+    Unless `settled`, a power cut may still bring the old one back: for callers that sync the folder later, or need not.
     """
     temporary = temporary_name(path)
     with writing(path):
@@ -124,7 +124,7 @@ def reading(path: Path) -> Iterator[None]:
     try:
         yield
     except PermissionError as error:
-        # Not damage: whoever walks back to an older checkpoint must not pass over this one.
+        # Not damage: a search for an older checkpoint must not skip this one.
         raise RunError(f"cannot read {path}: {error.strerror}") from error
     except FileNotFoundError as error:
         raise DamagedFile(path, "missing") from error
@@ -157,42 +157,51 @@ def exists(path: Path) -> bool:
     return os.path.lexists(path)
 
 
+def check_output(path: Path, mark: bytes) -> None:
+    """Raise unless `path` is free for a file that a user asked for: nothing, an empty file or one of the same kind.
+
+    `mark` is in the first bytes of files of that kind.
+    """
+    if not exists(path):
+        return
+    mode = os.lstat(path).st_mode
+    if not stat.S_ISREG(mode):
+        raise RunError(f"cannot write {path}: it is {_kind(mode)}; choose another name")
+    head, size = read_head(path, 512)
+    if size and mark not in head:
+        raise RunError(f"cannot write {path}: a file of another kind is there and is not replaced; choose another name")
+
+
 def refuse_strange(folder: Path, names: Iterable[str]) -> None:
     """Raise if one of these entries of a folder, or anything one or two levels inside it, is no plain file or folder.
 
-    Whoever opens a run looks once: from then on no name inside leads to another place.
+    Runs are checked once, when opened: from then on no name inside leads elsewhere.
     """
     for name in names:
         _refuse_strange(folder / name, depth=2)
 
 
 def _refuse_strange(path: Path, depth: int) -> None:
-    try:
+    inside: list[os.DirEntry[str]] = []
+    with reading(path), contextlib.suppress(FileNotFoundError):
         mode = os.lstat(path).st_mode
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise DamagedFile(path, f"cannot be looked at: {error.strerror or error}") from error
-    if stat.S_ISDIR(mode):
-        try:
-            with os.scandir(path) as entries:
-                inside = (
-                    []
-                    if depth == 0
-                    else [Path(e.path) for e in entries if depth > 1 or not e.is_file(follow_symlinks=False)]
-                )
-        except OSError as error:
-            raise RunError(f"cannot read {path}: {error.strerror or error}") from error
-        for other in inside:
-            _refuse_strange(other, depth - 1)
-    elif not stat.S_ISREG(mode):
-        raise DamagedFile(path, _what(mode))
+        if stat.S_ISDIR(mode):
+            inside = list(os.scandir(path)) if depth else []
+        elif not stat.S_ISREG(mode):
+            raise DamagedFile(path, _what(mode))
+    for entry in inside:
+        if depth > 1 or not entry.is_file(follow_symlinks=False):
+            _refuse_strange(Path(entry.path), depth - 1)
+
+
+def _kind(mode: int) -> str:
+    kinds = {stat.S_IFLNK: "a link", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFDIR: "a folder"}
+    return kinds.get(stat.S_IFMT(mode), "a device")
 
 
 def _what(mode: int) -> str:
-    kinds = {stat.S_IFLNK: "a link", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFDIR: "a folder"}
-    kind = kinds.get(stat.S_IFMT(mode), "a device")
-    return f"is {kind}, not a file: a run folder holds none, and it is not followed; remove it if you do not know it"
+    kind = _kind(mode)
+    return f"is {kind}, not a file: run folders hold files only, so it is ignored; remove it if it is not yours"
 
 
 def _open_plain(path: Path, flags: int) -> int:
@@ -211,7 +220,7 @@ def _open_plain(path: Path, flags: int) -> int:
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Remove what killed writers left in `folder`; only for whoever holds the lock of the run."""
+    """Remove leftovers of killed writers in `folder`; the caller must hold the lock of the run."""
     if not folder.is_dir() or folder.is_symlink():
         return
     with writing(folder):
@@ -234,7 +243,7 @@ def hold_lock(folder: Path) -> Iterator[None]:
             try:
                 _lock(descriptor)
             except (BlockingIOError, PermissionError) as error:
-                raise FolderInUse(f"{folder}: another process is training into this run folder") from error
+                raise FolderInUse(f"{folder}: another process is writing to this run folder") from error
         # The file stays afterwards: removing it would let two processes lock two files of the same name.
         yield
     finally:

@@ -29,27 +29,26 @@ class Document(NamedTuple):
 
     content: dict[str, Any]
     versions: dict[str, str]
-    sealed: bool = False  # whether a manifest lies beside it
+    sealed: bool = False  # whether the folder has a manifest
 
 
-def write_json(path: Path, content: Mapping[str, Any], *, sealed: bool = False, settled: bool = True) -> None:
+def write_json(path: Path, content: Mapping[str, object], *, sealed: bool = False, settled: bool = True) -> None:
     """Write `content` to `path` with the format version, the library versions and a seal over all of it.
 
-    With `sealed` the file says that a manifest lies beside it; `settled` is that of `write_file`.
+    With `sealed` the file records that its folder has a manifest; `settled` is passed to `write_file`.
     """
-    body: dict[str, Any] = {"format_version": FORMAT_VERSION, "content": plain(content, "content")}
+    body: dict[str, object] = {"format_version": FORMAT_VERSION, "content": plain(content, "content")}
     body |= {"versions": versions()} | ({"sealed": True} if sealed else {})
     write_file(path, _encode({**body, "sha256": _seal(body)}), settled=settled)
 
 
-def read_json(path: Path, seal: tuple[int, str] | None = None) -> Document:
-    """The document at `path`, or an error that names the file and what is wrong with it.
+def read_json(path: Path) -> Document:
+    """The document at `path`, or an error that names the file and what is wrong with it."""
+    return read_document(path, read_file(path))
 
-    With a seal, the length and sha256 of the whole file, another document is refused, however whole it is.
-    """
-    data = read_file(path)
-    if seal is not None and (len(data), hashlib.sha256(data).hexdigest()) != tuple(seal):
-        raise DamagedFile(path, "altered: not the file that the manifest of the run knows")
+
+def read_document(path: Path, data: bytes) -> Document:
+    """The document in the bytes of a file, or an error that names the file."""
     try:
         document = parse_object(data)
     except ValueError as error:
@@ -63,13 +62,12 @@ def read_json(path: Path, seal: tuple[int, str] | None = None) -> Document:
         raise OtherVersion(path, version, FORMAT_VERSION)
     content, written_by = document.get("content"), document.get("versions")
     if not isinstance(content, dict) or not isinstance(written_by, dict):
-        raise DamagedFile(path, "not a JSON file of a run: it has no content, or no versions")
-    return Document(
-        content, {str(name): str(value) for name, value in written_by.items()}, bool(document.get("sealed"))
-    )
+        raise DamagedFile(path, "not a JSON file of a run: content or versions are missing")
+    versions = {str(name): str(value) for name, value in written_by.items()}
+    return Document(content, versions, bool(document.get("sealed")))
 
 
-def plain(value: Any, where: str) -> Any:
+def plain(value: object, where: str) -> Any:
     """`value` as JSON can hold it exactly, or `BadValue` naming the place: NaN and infinity are refused."""
     if isinstance(value, np.generic | np.ndarray):
         value = value.tolist()
@@ -97,7 +95,7 @@ def plain(value: Any, where: str) -> Any:
 def parse_object(data: bytes) -> dict[str, Any]:
     """The JSON object in `data`, or `ValueError`: anything else, NaN and infinity included."""
     try:
-        value = json.loads(data.decode("ascii"), parse_constant=_refuse_constant, parse_float=_finite)
+        value = json.loads(data.decode("ascii"), parse_constant=_refuse_constant, parse_float=_finite, parse_int=_whole)
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
     if not isinstance(value, dict):
@@ -124,11 +122,11 @@ def versions() -> dict[str, str]:
     }
 
 
-def _encode(document: dict[str, Any]) -> bytes:
+def _encode(document: Mapping[str, object]) -> bytes:
     return (json.dumps(document, indent=2, allow_nan=False) + "\n").encode("ascii")
 
 
-def _seal(body: dict[str, Any]) -> str:
+def _seal(body: Mapping[str, object]) -> str:
     return hashlib.sha256(_encode(body)).hexdigest()
 
 
@@ -137,6 +135,11 @@ def _finite(text: str) -> float:
     if not math.isfinite(value):
         raise ValueError(f"{text} is too large a number")
     return value
+
+
+def _whole(text: str) -> int:
+    _finite(text)  # a larger one would fail where it meets a float
+    return int(text)
 
 
 def _refuse_nested(value: dict[str, Any]) -> None:
@@ -160,3 +163,48 @@ def _why_unreadable(data: bytes, error: ValueError) -> str:
     if data.startswith(b"{") and not data.endswith(b"}\n"):
         return f"cut short after {len(data)} bytes"
     return f"not a JSON file of a run: {error}"
+
+
+NUMBER = (int, float, type(None))
+SEEDS: dict[str, tuple[type, ...]] = {"seeds": (int,), "env_steps": (int,), "policies": (int,), "ended": (str,)}
+SEEDS |= {"final_return": NUMBER, "best_return": NUMBER}
+"""Entries of a summary that have a value for each seed, by the types of the values."""
+
+
+def check_summary(path: Path, summary: dict[str, Any], seeds: int) -> dict[str, Any]:
+    """A summary whose entries, as far as it has them, are those of so many seeds; `DamagedFile` for any other."""
+    for name, kinds in SEEDS.items():
+        found = summary.get(name, [])
+        if name in summary and not (is_list_of(found, *kinds) and len(found) == seeds):
+            what = "words" if kinds == (str,) else "numbers"
+            raise DamagedFile(path, f"{name} must be a list of {seeds} {what}, got {found!r:.60}")
+    if type(summary.get("rounds", 0)) is not int:
+        raise DamagedFile(path, f"rounds must be an integer, got {summary['rounds']!r:.60}")
+    _check_failed(path, summary)
+    return summary
+
+
+def check_state(path: Path, state: dict[str, Any]) -> None:
+    """Raise `DamagedFile` unless a checkpoint says what it belongs to in the way that checkpoints do."""
+    if not is_list_of(state.get("members", []), str):
+        raise DamagedFile(path, "it does not list the members of the cover")
+    lines = state.get("metrics")
+    if lines is not None and not (
+        is_list_of(lines, int, str) and [*map(type, lines)] == [int, str] and 0 <= lines[0] < 1 << 40
+    ):
+        raise DamagedFile(path, "it lacks the length and sha256 of the reports")
+    for name in ("features", "device", "config"):
+        if not isinstance(state.get(name), str | None):
+            raise DamagedFile(path, f"{name} must be a string, got {state[name]!r:.60}")
+    _check_failed(path, state)
+
+
+def is_list_of(value: Any, *kinds: type) -> bool:
+    """Whether a value is a list of values of these very types: True is no integer."""
+    return isinstance(value, list) and all(type(one) in kinds for one in value)
+
+
+def _check_failed(path: Path, content: dict[str, Any]) -> None:
+    failed = content.get("failed", {})
+    if not isinstance(failed, dict) or not all(seed.isdecimal() and type(why) is str for seed, why in failed.items()):
+        raise DamagedFile(path, f"failed must map each failed seed to a reason, got {failed!r:.60}")

@@ -1,4 +1,4 @@
-"""What can go wrong with the files of a run, said so that a user can act on it."""
+"""Errors about the files of a run, with messages a user can act on."""
 
 import contextlib
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ class FolderTaken(RunError):
 
 
 class FolderInUse(RunError):
-    """A run folder that another process is training into."""
+    """A run folder that another process is writing to."""
 
 
 class NotARun(RunError):
@@ -34,7 +34,7 @@ class NotARun(RunError):
 
 
 class MissingExtra(RunError):
-    """Something that needs a package which only an extra of pcpg installs."""
+    """A missing package that an extra of pcpg installs."""
 
     def __init__(self, extra: str, what: str) -> None:
         super().__init__(extra, what)
@@ -58,11 +58,11 @@ class DamagedFile(RunError):
 
 @contextlib.contextmanager
 def understood(path: Path) -> Iterator[None]:
-    """Turn what goes wrong in making sense of files that are whole in themselves into an error that names them."""
+    """Turn errors in interpreting intact files into an error that names them."""
     try:
         yield
     except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        cause = f"whole, but not what a run has there ({type(error).__name__}: {str(error)[:200]})"
+        cause = f"intact, but not what a run stores there ({type(error).__name__}: {str(error)[:200]})"
         raise DamagedFile(path, cause) from error
 
 
@@ -83,9 +83,9 @@ class OtherVersion(RunError):
 
 
 class DiskFull(RunError):
-    """No space left for a file; what was there before is untouched."""
+    """No space left for a file; existing files are untouched."""
 
-    def __init__(self, path: Path | str, stays: str = "nothing already written is lost") -> None:
+    def __init__(self, path: Path | str, stays: str = "files already written are intact") -> None:
         super().__init__(str(path), stays)
         self.path = Path(path)
         self.stays = stays

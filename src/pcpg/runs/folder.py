@@ -1,4 +1,4 @@
-"""The folder of a run: its config, its cover, its summary, and where everything else is."""
+"""The folder of a run: its config, cover and summary, and the paths of everything else."""
 
 import contextlib
 import dataclasses
@@ -10,23 +10,21 @@ from typing import Any
 import numpy as np
 
 from pcpg.runs import checkpoints as saved
+from pcpg.runs import disk
 from pcpg.runs.arrays import encode_arrays, read_arrays, write_arrays
-from pcpg.runs.disk import (
-    LOCK,
-    TEMPORARY,
-    exists,
-    hold_lock,
-    make_folder,
-    read_file,
-    refuse_strange,
-    remove_leftovers,
-    sync_folder,
-    writing,
-)
-from pcpg.runs.documents import plain, read_json, write_json
-from pcpg.runs.entries import check_state, check_summary
+from pcpg.runs.disk import LOCK, TEMPORARY, exists, make_folder, read_file, remove_leftovers, writing
+from pcpg.runs.documents import check_state, check_summary, plain, read_document, write_json
 from pcpg.runs.errors import BadValue, DamagedFile, FolderTaken, NotARun, RunError
-from pcpg.runs.manifest import MANIFEST, Manifest, Seal, check_bytes, check_lines, read_manifest, write_manifest
+from pcpg.runs.manifest import (
+    MANIFEST,
+    Manifest,
+    Seal,
+    check_bytes,
+    check_lines,
+    check_seal,
+    read_manifest,
+    write_manifest,
+)
 
 CONFIG = "config.json"
 ENVIRONMENT = "environment.json"
@@ -41,7 +39,7 @@ ENTRIES: dict[str, type] = {"env": str, "algo": str, "agent": dict, "env_options
 """Entries of the config that readers use without asking."""
 
 Notice = Callable[[str], None]
-"""Takes what a person should know."""
+"""Receives notices for the user."""
 
 MOST_SEEDS = 100_000
 """Of one run: more are a mistake, and would take the memory of the machine before any work."""
@@ -51,19 +49,20 @@ MOST_SEEDS = 100_000
 class RunFolder:
     """A run on disk: where it is, its config, the versions that started it, and what ties its files together."""
 
-    path: Path
+    path: Path  # absolute: an environment may change the current folder
     config: dict[str, Any]
     versions: dict[str, str]
     manifest: Manifest | None = None  # None: of an older version, or `damage` says what is wrong with it
     damage: DamagedFile | None = None
+    name: str = ""  # the path as the user wrote it
 
     @classmethod
-    def create(cls, path: Path | str, config: Mapping[str, Any]) -> "RunFolder":
+    def create(cls, path: Path | str, config: Mapping[str, object]) -> "RunFolder":
         """A new run at `path`, refused if anything else is there already."""
         path, content = Path(path), plain(config, "config")
         _refuse_taken(path, content)
         make_folder(path)
-        with hold_lock(path):
+        with disk.hold_lock(path):
             # Again, now that no other process can come between the look and the write.
             _refuse_taken(path, content)
             remove_leftovers(path)
@@ -75,30 +74,31 @@ class RunFolder:
         """The run at `path`, for reading; changes nothing."""
         path = Path(path)
         if not path.is_dir():
-            raise NotARun(f"{path}: there is no such folder")
+            raise NotARun(f"{path}: no such folder")
         if not exists(path / CONFIG):
             raise NotARun(f"{path} is not a run folder: it holds no {CONFIG}")
-        refuse_strange(path, PARTS)
-        content, versions, is_sealed = read_json(path / CONFIG)
+        disk.refuse_strange(path, PARTS)
+        data = read_file(path / CONFIG)
+        content, versions, is_sealed = read_document(path / CONFIG, data)
         _check_config(path, content)
-        run = cls(path, content, versions)
+        run = cls(path.absolute(), content, versions, name=str(path))
         if not exists(path / MANIFEST):
             begun = [name for name in (SUMMARY, "metrics.jsonl", "checkpoints") if exists(path / name)]
-            lost = DamagedFile(path / MANIFEST, f"missing, while {begun[0]} is there") if is_sealed and begun else None
+            lost = DamagedFile(path / MANIFEST, f"missing, but {begun[0]} exists") if is_sealed and begun else None
             return dataclasses.replace(run, damage=lost)
         try:
             manifest = read_manifest(path)
         except DamagedFile as error:
             return dataclasses.replace(run, damage=error)
         if CONFIG in manifest.files:
-            check_bytes(path / CONFIG, read_file(path / CONFIG), manifest.files[CONFIG])
+            check_bytes(path / CONFIG, data, manifest.files[CONFIG])
         return dataclasses.replace(run, manifest=manifest)
 
     def check_entries(self) -> None:
         """Raise unless the config has what every run of the library has."""
         missing = [name for name in ENTRIES if name not in self.config]
         if missing:
-            raise DamagedFile(self.path / CONFIG, f"not the config of a run: it has no {missing[0]!r}")
+            raise DamagedFile(self.path / CONFIG, f"not the config of a run: {missing[0]!r} is missing")
 
     @property
     def is_sealed(self) -> bool:
@@ -113,7 +113,7 @@ class RunFolder:
             return None
         found = self.manifest.files.get(name) or self.manifest.lines.get(name)
         if found is None and self.manifest.finished and exists(self.path / name):
-            raise DamagedFile(self.path / name, f"{MANIFEST} of the finished run does not know it")
+            raise DamagedFile(self.path / name, f"not listed in {MANIFEST} of the finished run")
         return found
 
     def write_manifest(self, manifest: Manifest, *, settled: bool = True) -> None:
@@ -123,7 +123,7 @@ class RunFolder:
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
         """Keep every other process from training into this folder; first remove what a killed one left."""
-        with hold_lock(self.path):
+        with disk.hold_lock(self.path):
             for folder in (self.path, self.cover, self.checkpoints):
                 remove_leftovers(folder)
             yield
@@ -163,58 +163,60 @@ class RunFolder:
         """Whether the run came to its end: the manifest, where there is one, is the last file written."""
         return exists(self.path / SUMMARY) if self.manifest is None else self.manifest.finished
 
-    def write_summary(self, summary: Mapping[str, Any]) -> None:
+    def write_summary(self, summary: Mapping[str, object]) -> None:
         """Write the summary, and with it mark the run as finished."""
         self.write_json(SUMMARY, summary)
 
     def read_summary(self) -> dict[str, Any]:
         """The summary of a finished run."""
         if not self.is_finished:
-            raise NotARun(f"{self.path} is not finished (it has no {SUMMARY}): use `pcpg resume {self.path}`")
+            raise NotARun(f"{self.path} is not finished (no {SUMMARY}): run `pcpg resume {self.path}`")
         return check_summary(self.path / SUMMARY, self.read_json(SUMMARY), self.config.get("seeds", 1))
 
     def read_arrays(self, path: Path) -> dict[str, np.ndarray]:
         """The arrays in one of its files, which must be as the manifest has it, where there is one."""
         return read_arrays(path, self.seal(path.relative_to(self.path).as_posix()))
 
-    def write_json(self, name: str, content: Mapping[str, Any]) -> None:
+    def write_json(self, name: str, content: Mapping[str, object]) -> None:
         """Write `content` to the file `name` of the folder, whole or not at all."""
         write_json(self.path / name, content)
 
     def read_json(self, name: str) -> dict[str, Any]:
         """The content that `write_json` wrote to the file `name`; where the manifest knows it, that file alone."""
-        return read_json(self.path / name, self.seal(name)).content
+        path, seal = self.path / name, self.seal(name)
+        return read_document(path, read_file(path) if seal is None else check_seal(path, seal)).content
 
     def newest_checkpoint(
         self, notice: Notice = lambda text: None, *, with_metrics: bool = False
     ) -> saved.Checkpoint | None:
-        """The newest whole checkpoint that fits the rest of the run; None where there never was one.
+        """The newest intact checkpoint that fits the rest of the run; None if there never was one.
 
-        Where it is older than what the manifest knows, `notice` is told why. With metrics, the reports up to it must be
+        If it is older than the manifest's, `notice` receives the reason. With metrics, the reports up to it must be
         whole as well.
         """
-        found = None
         for attempt in range(5):
+            is_last, found, damage = attempt == 4, None, None
             try:
                 found = saved.load_latest(
                     self.checkpoints, lambda one: self._check_checkpoint(one, with_metrics=with_metrics)
                 )
-            except DamagedFile:
-                if attempt < 4 and self._has_moved_on():
-                    continue
-                raise
+            except DamagedFile as error:
+                damage = error
             known = 0 if self.manifest is None else self.manifest.step
-            if (0 if found is None else found.step) >= known:
-                break
-            if attempt == 4 or not self._has_moved_on():
-                where = self.checkpoints / f"{known:06d}"
-                reasons = [s.reason for s in found.skipped] if found else []
-                step = "there is none" if found is None else f"going back to the checkpoint of step {found.step}"
-                notice(f"{'; '.join(reasons) or f'{where}: missing, though the manifest knows it'}; {step}")
-                if found is None:
-                    raise DamagedFile(where, "missing, and there is no other checkpoint")
-                break
-        return found
+            if damage is None and (0 if found is None else found.step) >= known:
+                return found
+            if not is_last and self._has_moved_on():
+                continue
+            if damage is not None:
+                raise damage
+            where = self.checkpoints / f"{known:06d}"
+            if found is None:
+                raise DamagedFile(where, "missing, and no other checkpoint exists")
+            reasons = "; ".join(skipped.reason for skipped in found.skipped)
+            reasons = reasons or f"{where}: missing, but listed in the manifest"
+            notice(f"{reasons}; falling back to the checkpoint of step {found.step}")
+            return found
+        return None
 
     def _has_moved_on(self) -> bool:
         """Whether another process has saved since this folder was opened: then it is read again."""
@@ -262,8 +264,8 @@ class RunFolder:
             make_folder(self.cover)
             if exists(path) and read_file(path) != encode_arrays(arrays):
                 raise FolderTaken(
-                    f"{path} holds another member {index}, and members never change: "
-                    "drop_members(count) removes those that no checkpoint knows"
+                    f"{path} holds a different member {index}, and members never change: "
+                    "drop_members(count) removes members that no checkpoint lists"
                 )
         # Even when the file is there already: its bytes or its name may not have been synced before the kill.
         return write_arrays(path, arrays)
@@ -282,10 +284,10 @@ class RunFolder:
             for path in self.cover.iterdir():
                 if re.fullmatch(r"\d{4,}\.safetensors", path.name) and int(path.stem) >= count:
                     path.unlink()
-        sync_folder(self.cover)
+        disk.sync_folder(self.cover)
 
 
-def _check_config(path: Path, config: dict[str, Any]) -> None:
+def _check_config(path: Path, config: Mapping[str, Any]) -> None:
     """Raise unless a config has what everybody asks of it, each of its kind."""
     wrong = [name for name, kind in ENTRIES.items() if name in config and type(config[name]) is not kind]
     if wrong:
@@ -295,7 +297,7 @@ def _check_config(path: Path, config: dict[str, Any]) -> None:
         raise DamagedFile(path / CONFIG, f"seeds must be at most {MOST_SEEDS:,}, got {config['seeds']:,}")
 
 
-def _refuse_taken(path: Path, config: dict[str, Any]) -> None:
+def _refuse_taken(path: Path, config: Mapping[str, object]) -> None:
     """Raise unless `path` is free, or holds no more than a killed creation of a run left there."""
     if path.exists() and not path.is_dir():
         raise FolderTaken(f"{path} is a file: choose another --out")
@@ -309,31 +311,34 @@ def _refuse_taken(path: Path, config: dict[str, Any]) -> None:
         )
 
 
-def _why_taken(path: Path, config: dict[str, Any]) -> str:
+def _why_taken(path: Path, config: Mapping[str, object]) -> str:
     try:
         run = RunFolder.open(path)
     except RunError as error:
         return f"{path} holds a run whose config cannot be read ({error}): choose another --out"
-    different = list(_differences(run.config, config))
+    different = differences(run.config, config)
     if different:
-        more = f" and {len(different) - 8} more" if len(different) > 8 else ""
         return (
-            f"{path} holds a run with another config ({'; '.join(different[:8])}{more}): "
+            f"{path} holds a run with a different config ({different}): "
             f"use `pcpg resume {path}` to resume that run, or choose another --out"
         )
     if run.is_finished:
-        return f"{path} holds the finished run of this config: choose another --out to run it again"
-    return f"{path} holds an unfinished run of this config: use `pcpg resume {path}`, or choose another --out"
+        return f"{path} holds a finished run of this config: choose another --out to run it again"
+    return f"{path} holds an unfinished run of this config: run `pcpg resume {path}`, or choose another --out"
 
 
-def _differences(there: dict[str, Any], here: dict[str, Any], prefix: str = "") -> Iterator[str]:
-    for name in sorted(there.keys() | here.keys()):
-        if name not in here:
-            yield f"{prefix}{name} is {there[name]!r} there, not set here"
-        elif name not in there:
-            yield f"{prefix}{name} is not set there, {here[name]!r} here"
-        elif isinstance(there[name], dict) and isinstance(here[name], dict):
-            yield from _differences(there[name], here[name], f"{prefix}{name}.")
-        # 1, 1.0 and True are equal in Python and different in a config.
-        elif repr(there[name]) != repr(here[name]):
-            yield f"{prefix}{name} is {there[name]!r} there, {here[name]!r} here"
+def differences(there: Mapping[str, Any], here: Mapping[str, object]) -> str:
+    """The settings in which two configs differ, the first eight in words; empty where none does."""
+    old, new = dict(_flat(there)), dict(_flat(here))
+    names = sorted(name for name in old.keys() | new.keys() if old.get(name) != new.get(name))
+    found = [f"{name} is {old.get(name, 'not set')} there, {new.get(name, 'not set')} here" for name in names]
+    return "; ".join(found[:8]) + (f" and {len(found) - 8} more" if len(found) > 8 else "")
+
+
+def _flat(config: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, str]]:
+    # As text: 1, 1.0 and True are equal in Python and different in a config.
+    for name, value in config.items():
+        if isinstance(value, dict) and value:
+            yield from _flat(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", repr(value)

@@ -11,6 +11,7 @@ import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from pcpg.runs.disk import exists
@@ -34,7 +35,7 @@ NAMES = {
 NOT_METRICS = ("step", "seed", "round", "phase", "env_steps", "cells")
 
 
-def named(record: Mapping[str, Any]) -> dict[str, float]:
+def named(record: Mapping[str, object]) -> dict[str, float]:
     """The numbers of a report under the names that dashboards use."""
     numbers = {name: value for name, value in record.items() if isinstance(value, int | float)}
     return {
@@ -56,45 +57,53 @@ class _Speed:
         return {} if before is None else {"charts/SPS": (record["env_steps"] - before[0]) / max(now - before[1], 1e-9)}
 
 
-class TensorBoard:
-    """Event files under tensorboard/seed-N of the run folder; made anew from metrics.jsonl when a run is resumed."""
+class _Dashboard:
+    """Receives reports under dashboard names, starting with those already in metrics.jsonl."""
+
+    def catch_up(self, folder: RunFolder) -> None:
+        """Send what is in metrics.jsonl."""
+        self.speed = _Speed()
+        for record in read_metrics(folder.metrics) if exists(folder.metrics) else []:
+            self.send(record, named(record))
+
+    def write(self, record: Mapping[str, object]) -> None:
+        """Log one report."""
+        self.send(record, named(record) | self.speed.of(record))
+
+    def send(self, record: Mapping[str, object], values: Mapping[str, float]) -> None:
+        """Log the values of a report."""
+        raise NotImplementedError
+
+
+class TensorBoard(_Dashboard):
+    """Event files under tensorboard/seed-N of the run folder; rewritten from metrics.jsonl when a run is resumed."""
 
     def __init__(self, folder: RunFolder) -> None:
-        self.module = _module("tensorboard")
-        self.root, self.speed = folder.path / "tensorboard", _Speed()
+        self.module, self.root = _module("tensorboard"), folder.path / "tensorboard"
         self.writers: dict[int, Any] = {}
         for old in self.root.glob("seed-*/events.out.tfevents.*"):
             old.unlink()
-        for record in _reports(folder):
-            self._write(record, named(record))
-        self._flush()
+        self.catch_up(folder)
 
-    def write(self, record: Mapping[str, Any]) -> None:
-        """Log one report."""
-        self._write(record, named(record) | self.speed.of(record))
-        self._flush()
+    def send(self, record: Mapping[str, object], values: Mapping[str, float]) -> None:
+        """Append the values to the file of their seed."""
+        seed = record["seed"]
+        if seed not in self.writers:
+            self.writers[seed] = self.module.SummaryWriter(logdir=str(self.root / f"seed-{seed}"))
+        for name, value in values.items():
+            self.writers[seed].add_scalar(name, value, global_step=record["env_steps"])
+        self.writers[seed].flush()
 
     def close(self) -> None:
         """Close the event files."""
         for writer in self.writers.values():
             writer.close()
 
-    def _write(self, record: Mapping[str, Any], values: Mapping[str, float]) -> None:
-        seed = record["seed"]
-        if seed not in self.writers:
-            self.writers[seed] = self.module.SummaryWriter(logdir=str(self.root / f"seed-{seed}"))
-        for name, value in values.items():
-            self.writers[seed].add_scalar(name, value, global_step=record["env_steps"])
 
-    def _flush(self) -> None:
-        for writer in self.writers.values():
-            writer.flush()
-
-
-class WeightsAndBiases:
+class WeightsAndBiases(_Dashboard):
     """A W&B run for each seed, in one group; works offline as W&B does (WANDB_MODE=offline), project WANDB_PROJECT.
 
-    wandb.json in the run folder keeps the ids and what has been sent, so that a resumed run sends nothing twice.
+    wandb.json in the run folder keeps the ids and what has been sent, so a resumed run sends nothing twice.
     """
 
     FILE = "wandb.json"
@@ -102,8 +111,8 @@ class WeightsAndBiases:
     def __init__(self, folder: RunFolder) -> None:
         wandb = _module("wandb")
         if (folder.path / "wandb").is_symlink():
-            raise DamagedFile(folder.path / "wandb", "is a link, and what is logged would go where it leads")
-        self.folder, self.speed = folder, _Speed()
+            raise DamagedFile(folder.path / "wandb", "is a link; logging would write to its target")
+        self.folder = folder
         first, count = folder.config["seed"], folder.config["seeds"]
         begun = exists(folder.path / self.FILE)
         fresh = {str(seed): {"id": uuid.uuid4().hex[:12], "sent": 0} for seed in range(first, first + count)}
@@ -122,19 +131,15 @@ class WeightsAndBiases:
             )
             run.define_metric("*", step_metric="global_step")
             self.runs[int(seed)] = run
-        for record in _reports(folder):
-            self._send(record, named(record))
-
-    def write(self, record: Mapping[str, Any]) -> None:
-        """Log one report."""
-        self._send(record, named(record) | self.speed.of(record))
+        self.catch_up(folder)
 
     def close(self) -> None:
         """Finish the W&B runs."""
         for run in self.runs.values():
             run.finish()
 
-    def _send(self, record: Mapping[str, Any], values: Mapping[str, float]) -> None:
+    def send(self, record: Mapping[str, object], values: Mapping[str, float]) -> None:
+        """Send the values to the run of their seed, unless an earlier process did."""
         state = self.state[str(record["seed"])]
         if record["step"] <= state["sent"]:
             return
@@ -174,17 +179,13 @@ def opened(wanted: Iterable[str | Logger], folder: RunFolder) -> Iterator[tuple[
         yield tuple(loggers)
 
 
-def _without_paths(config: Mapping[str, Any]) -> dict[str, Any]:
+def _without_paths(config: Mapping[str, Any]) -> dict[str, object]:
     """A config as it may leave the machine: of the folder whose cover is exploited its name, and not where it lies."""
     source = config.get("source") or {}
     return {**config, "source": source | {"run": Path(str(source["run"])).name}} if "run" in source else dict(config)
 
 
-def _reports(folder: RunFolder) -> list[dict[str, Any]]:
-    return read_metrics(folder.metrics) if Path(folder.metrics).exists() else []
-
-
-def _module(name: str) -> Any:
+def _module(name: str) -> ModuleType:
     package, what = PACKAGES[name]
     try:
         return importlib.import_module(package)

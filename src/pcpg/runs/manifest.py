@@ -1,4 +1,4 @@
-"""The manifest of a run: one file that ties all others together, so that none can be lost or changed without a word.
+"""The manifest of a run: one file with checksums of all others, so no loss or change goes unnoticed.
 
 It is written last, after each checkpoint and at the end, whole or not at all, and says of every file how long it is and
 what its sha256 is; of reports, which grow by lines, that of the first so many bytes. A run that is killed between a
@@ -9,7 +9,7 @@ cut: what a round costs is one sync of the manifest's content, and its name is s
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pcpg.runs.disk import read_file
 from pcpg.runs.documents import read_json, write_json
@@ -61,7 +61,7 @@ def read_manifest(folder: Path) -> Manifest:
         raise DamagedFile(path, f"not the manifest of a run: {error}") from error
 
 
-def _seals(table: Mapping[str, Any]) -> dict[str, Seal]:
+def _seals(table: Mapping[str, tuple[int, str]]) -> dict[str, Seal]:
     seals = {}
     for name, (size, sha256) in table.items():
         if type(size) is not int or type(sha256) is not str:

@@ -1,8 +1,9 @@
 """Reports of a run, one JSON object per line, in the order of their steps (a step here counts rounds)."""
 
 import hashlib
+import itertools
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -13,9 +14,9 @@ from pcpg.runs.manifest import Seal, check_bytes
 
 
 class Logger(Protocol):
-    """What takes reports."""
+    """A receiver of reports."""
 
-    def write(self, record: Mapping[str, Any]) -> None:
+    def write(self, record: Mapping[str, object]) -> None:
         """Log one report."""
         ...
 
@@ -41,7 +42,7 @@ class JsonLines:
         """The length of the file and its sha256, counted along as lines are written."""
         return Seal(self._bytes, self._sha256.hexdigest())
 
-    def write(self, record: Mapping[str, Any]) -> None:
+    def write(self, record: Mapping[str, object]) -> None:
         """Append one line; numbers are stored exactly, NaN and infinity are refused by name."""
         line = plain(record, "record")
         step = line.get("step")
@@ -97,7 +98,7 @@ def read_metrics(path: Path | str) -> list[dict[str, Any]]:
 def read_whole_metrics(
     path: Path | str, seal: Seal | None = None, *, finished: bool = False
 ) -> tuple[list[dict[str, Any]], DamagedFile | None]:
-    """The reports before the first damaged line, and what is wrong with it; None where all are whole.
+    """The reports before the first damaged line, and its problem; None if all are intact.
 
     With a seal those of the sealed lines alone: what came after the last checkpoint may still be written again. In a
     finished run nothing comes after them.
@@ -112,6 +113,14 @@ def read_whole_metrics(
     except DamagedFile as error:
         return records, error
     return records, None
+
+
+def spent(timings: Sequence[Mapping[str, Any]]) -> tuple[float, float]:
+    """Seconds of all rounds, and of compilation in all processes that worked on the run; each counts from zero."""
+    compiled = [row["compile_seconds"] for row in timings]
+    # It only falls where another process took over.
+    ends = (now for now, after in itertools.pairwise([*compiled, -1.0]) if after < now)
+    return sum(row["seconds"] for row in timings), sum(ends)
 
 
 def _whole_lines(path: Path, data: bytes) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -130,5 +139,5 @@ def _whole_lines(path: Path, data: bytes) -> Iterator[tuple[int, dict[str, Any]]
         yield end, record
 
 
-def _is_step(value: Any) -> bool:
+def _is_step(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0

@@ -32,7 +32,7 @@ def own_folder() -> Path | None:
 
 
 def enable_compile_cache() -> None:
-    """Keep every compilation on disk; without a folder that is ours alone, compile anew each time.
+    """Keep every compilation on disk; without a private folder, compile again each time.
 
     A cache that the user or the program has set up (JAX_COMPILATION_CACHE_DIR, jax.config) is used as it is.
     """

@@ -1,4 +1,4 @@
-"""Live progress of a run in a terminal; plain lines where there is none.
+"""Live progress of a run in a terminal; plain lines otherwise.
 
 What needs JAX is imported for its types alone: this module loads at once.
 """
@@ -8,7 +8,7 @@ import select
 import time
 import typing
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import IO, Any
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -24,17 +24,17 @@ QUIET_SECONDS = 10.0
 
 
 def say(console: Console, text: str, style: str | None = None) -> None:
-    """Print a line as it is, neither highlighted nor broken nor taken for markup; to nobody where nobody reads."""
+    """Print a line without highlighting, wrapping or markup; a closed pipe is ignored."""
     try:
         console.print(printable(text), style=style, markup=False, highlight=False, soft_wrap=True)
     except (OSError, SystemExit):  # the second is Rich's way to tell of a closed pipe
-        # Training goes on without its screen: a closed pipe or a full disk behind it is no reason to stop.
+        # Training continues without its screen: a closed pipe or a full disk behind it is no reason to stop.
         if not console.stderr and not reader_has_gone(console.file):
             raise
 
 
 def printable(text: str) -> str:
-    """A text without what steers a terminal: names in a run folder may come from anybody."""
+    """A text without terminal control codes: names in a run folder are untrusted."""
     return "".join(letter if letter.isprintable() or letter in "\n\t" else _code_of(letter) for letter in text)
 
 
@@ -42,7 +42,7 @@ def _code_of(letter: str) -> str:
     return letter.encode("unicode_escape").decode("ascii")
 
 
-def reader_has_gone(stream: Any) -> bool:
+def reader_has_gone(stream: IO[str]) -> bool:
     """Whether nobody reads a stream any more, as in `pcpg envs --json | head`."""
     if not hasattr(select, "poll"):
         return True
@@ -52,14 +52,14 @@ def reader_has_gone(stream: Any) -> bool:
 
 
 class Display:
-    """Live progress of a run: how far it is and the newest numbers; plain lines where there is no terminal."""
+    """Live progress of a run: rounds and the newest numbers; plain lines without a terminal."""
 
     def __init__(self, console: Console, title: str) -> None:
         self.console, self.title = console, printable(title)
         self.began = time.monotonic()
         self.progress: Progress | None = None
         self.last_line: float | None = None
-        # Redrawn four times a second, so that the clock runs on between two rounds.
+        # Redrawn four times a second, so the clock runs on between two rounds.
         self.live = Live(get_renderable=self._draw, console=console, refresh_per_second=4)
 
     @staticmethod
@@ -116,25 +116,25 @@ class Display:
 
 
 def title_of(config: Mapping[str, Any]) -> str:
-    """What a run is, in a few words."""
+    """A short title of a run."""
     first, last = config["seed"], config["seed"] + config["seeds"] - 1
     seeds = f"seed {first}" if first == last else f"seeds {first} to {last}"
     return f"{config['algo']} on {config['env']}, {seeds}"
 
 
 def round_text(progress: "Progress") -> str:
-    """How many rounds are done, and of how many at most."""
+    """The number of finished rounds and the maximum."""
     return f"round {progress.step} of at most {progress.max_steps}"
 
 
 def status(progress: "Progress") -> str:
-    """What is going on, or how long it will take."""
+    """The current activity, or the time left."""
     if progress.step >= progress.max_steps:
         return "done"
     if not progress.compiled:
         return "compiling: once for these settings, then cached for later runs"
     if progress.seconds_left is None:
-        return "time left: unknown until a round is over"
+        return "time left: unknown until the first round finishes"
     return f"at most {duration(progress.seconds_left)} left"
 
 

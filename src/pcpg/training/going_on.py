@@ -1,13 +1,14 @@
-"""Runs that are not at their end: what is known of them so far, and going on with more than was asked for at first."""
+"""Unfinished runs and their summaries so far, and extending runs with new limits."""
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from pcpg.config import BaselineConfig, ConfigError, PCPGConfig, ReplayConfig
+from pcpg.budget import Limits, read_steps, read_time
+from pcpg.config import ConfigError
 from pcpg.envs.protocol import Environment
-from pcpg.practice.budget import UNLIMITED, Limits, read_steps, read_time
 from pcpg.run_config import RunConfig
 from pcpg.runs import checkpoints
 from pcpg.runs.disk import exists, read_file
@@ -15,39 +16,49 @@ from pcpg.runs.documents import write_json
 from pcpg.runs.errors import NotARun, understood
 from pcpg.runs.folder import CONFIG, SUMMARY, Notice, RunFolder
 from pcpg.runs.manifest import Seal
-from pcpg.runs.metrics import read_whole_metrics
-from pcpg.state import DONE, EXPLOIT, EXPLORE, PHASES
+from pcpg.runs.metrics import read_whole_metrics, spent
+from pcpg.state import DONE, PHASES, Ledger, of_seed
 from pcpg.training.sealing import changing
 from pcpg.training.trust import environment_of
+from pcpg.trees import flatten
 
 
-def summary_so_far(folder: RunFolder, notice: Notice = lambda text: None) -> dict[str, Any]:
+def summary_so_far(folder: RunFolder, config: RunConfig, notice: Notice = lambda text: None) -> dict[str, Any]:
     """The summary of a run: that of its end, or as of its last checkpoint, with the phase of each seed."""
     if folder.is_finished:
         return folder.read_summary()
     checkpoint = _checkpoint(folder, notice)
-    first, count = folder.config["seed"], folder.config["seeds"]
-    seeds = list(range(first, first + count))
-    failed = checkpoint.state.get("failed", {})
-
-    def of(name: str, seed: int, default: Any = 0) -> Any:
-        return checkpoint.arrays.get(f"{seed}/{name}", np.asarray(default))
-
-    def reached(name: str, seed: int) -> float | None:
-        value = of(name, seed, np.nan)
-        return float(value) if np.isfinite(value) and str(seed) not in failed else None
-
+    failed = {int(seed): cause for seed, cause in checkpoint.state.get("failed", {}).items()}
     with understood(folder.checkpoints):
-        summary = {
-            "rounds": checkpoint.step,
-            "seeds": seeds,
-            "env_steps": [int(of(".env_steps", seed)) for seed in seeds],
-            "policies": [int(of(".cover.size", seed)) for seed in seeds],
-            "final_return": [reached(".last_return", seed) for seed in seeds],
-            "best_return": [reached(".best_return", seed) for seed in seeds],
-            "phase": [PHASES[int(of(".phase", seed))] for seed in seeds],
-        }
-    return summary | ({"failed": dict(failed)} if failed else {})
+        own = {seed: of_seed(seed, checkpoint.arrays) for seed in config.seed_list}
+        ledgers = {seed: Ledger.of(arrays) for seed, arrays in own.items()}
+        policies = [len(config.agent.weights(arrays)) for arrays in own.values()]
+        phases = {"phase": [PHASES[int(ledger.phase)] for ledger in ledgers.values()]}
+        return summary_of(checkpoint.step, ledgers, policies, phases, failed)
+
+
+def summary_of(
+    rounds: int,
+    ledgers: Mapping[int, Ledger],
+    policies: list[int],
+    where: Mapping[str, list[str]],
+    failed: Mapping[int, str],
+) -> dict[str, Any]:
+    """The summary of some seeds, with a word for each of where it stands; one that failed has no return."""
+
+    def reached(value: np.ndarray, seed: int) -> float | None:
+        return float(value) if np.isfinite(value) and seed not in failed else None
+
+    return {
+        "rounds": rounds,
+        "seeds": list(ledgers),
+        "env_steps": [int(ledger.env_steps) for ledger in ledgers.values()],
+        "policies": policies,
+        "final_return": [reached(ledger.last_return, seed) for seed, ledger in ledgers.items()],
+        "best_return": [reached(ledger.best_return, seed) for seed, ledger in ledgers.items()],
+        **where,
+        **({"failed": {str(seed): cause for seed, cause in failed.items()}} if failed else {}),
+    }
 
 
 def arrays_so_far(folder: RunFolder) -> dict[str, np.ndarray]:
@@ -62,16 +73,13 @@ def arrays_so_far(folder: RunFolder) -> dict[str, np.ndarray]:
 
 
 def seconds_of(folder: RunFolder) -> float:
-    """What a run has taken in all its processes, compilation included."""
+    """Seconds used by a run in all its processes, including compilation."""
     # Timings are for information: what comes after a damage is lost, and no reason to stop.
     found = read_whole_metrics(folder.timings)[0] if exists(folder.timings) else []
     rows = [
         row for row in found if all(isinstance(row.get(name), float | int) for name in ("seconds", "compile_seconds"))
     ]
-    # `compile_seconds` is what its process had spent so far: it falls where another process begins.
-    compiled = [row["compile_seconds"] for row in rows]
-    ends = [spent for spent, following in zip(compiled, [*compiled[1:], 0.0], strict=False) if following < spent]
-    return sum(row["seconds"] for row in rows) + sum(ends)
+    return sum(spent(rows))
 
 
 def go_on(
@@ -81,21 +89,23 @@ def go_on(
     time: float | str | None = None,
     until: float | None = None,
 ) -> RunFolder:
-    """Give a run other limits, from now on; a finished one is open again. Its folder as it is then.
+    """Give a run new limits, which reopens a finished one; returns its folder.
 
-    `steps` and `time` are those of the whole run, or with a plus sign in front come on top of what it has used.
+    `steps` and `time` are totals for the whole run, or with a plus sign additions to what it has used.
     """
     if steps is None and time is None and until is None:
         return folder
     config = RunConfig.from_json(folder.config, environment_of(folder))
     if config.source:
-        raise ConfigError(f"{folder.path} exploits the cover of another run: begin anew with `pcpg exploit`")
+        raise ConfigError(
+            f"{folder.path} exploits another run's cover and cannot be extended: start again with `pcpg exploit`"
+        )
     with folder.lock():
-        before = summary_so_far(folder)
+        before = summary_so_far(folder, config)
         limits = _limits(config.limits, max(before["env_steps"]), seconds_of(folder), steps, time, until)
         _check_more(limits, before, folder, is_given=steps is not None)
         checkpoint = _reopened(folder, config, environment_of(folder))
-        config = dataclasses.replace(config, limits=limits, agent=_agent(config.agent, limits, config.limits))
+        config = dataclasses.replace(config, limits=limits, agent=config.agent.extended(limits, config.limits))
         with changing(folder, checkpoint.step):
             write_json(folder.path / CONFIG, config.to_json(), sealed=folder.manifest is not None)
             state = checkpoint.state | {"config": Seal.of(read_file(folder.path / CONFIG)).sha256}
@@ -121,64 +131,33 @@ def _limits(
     return dataclasses.replace(old, until=until if until is not None else old.until)
 
 
-def _check_more(limits: Limits, before: dict[str, Any], folder: RunFolder, *, is_given: bool) -> None:
+def _check_more(limits: Limits, before: Mapping[str, Any], folder: RunFolder, *, is_given: bool) -> None:
     used = min(before["env_steps"])
     if limits.steps and limits.steps <= used and not is_given:
-        raise ConfigError(f"{folder.path} has used its {limits.steps:,} steps: say how many more, as in --steps +500k")
+        raise ConfigError(f"{folder.path} has used its {limits.steps:,} steps: add more, as in --steps +500k")
     if limits.steps and limits.steps <= used:
         raise ConfigError(
-            f"{folder.path} has used {used:,} steps already, so {limits.steps:,} in all are none more: "
-            f"write +{limits.steps:,} to add them"
+            f"{folder.path} has already used {used:,} steps, so a total of {limits.steps:,} adds none: "
+            f"write +{limits.steps:,} to add that many"
         )
     if not limits.steps and not limits.seconds and folder.is_finished:
-        raise ConfigError(f"{folder.path} is finished: say for how long it is to go on (--steps +500k or --time +10m)")
-
-
-def _agent(agent: Any, limits: Limits, before: Limits) -> Any:
-    """The settings with what decided the end of a run moved out of the way of its new limits."""
-    if isinstance(agent, BaselineConfig):
-        return dataclasses.replace(agent, budget=limits.steps or UNLIMITED, num_rounds=0)
-    if isinstance(agent, ReplayConfig):
-        capacity = max(agent.replay.capacity, limits.steps)
-        if before.steps and not limits.steps:  # it was that of the steps: by the formula again
-            capacity = 0
-        replay = dataclasses.replace(agent.replay, capacity=capacity)
-        exploit = (
-            dataclasses.replace(agent.exploit, steps=limits.steps or UNLIMITED) if limits != before else agent.exploit
-        )
-        return dataclasses.replace(agent, replay=replay, exploit=exploit)
-    return agent
+        raise ConfigError(f"{folder.path} is finished: extend it with --steps +500k or --time +10m")
 
 
 def _reopened(folder: RunFolder, config: RunConfig, env: Environment) -> checkpoints.Checkpoint:
-    """The last checkpoint with the seeds that were done where they can go on: their task, or exploration."""
+    """The last checkpoint with finished seeds moved to the phase they continue with: task or exploration."""
     checkpoint = _checkpoint(folder)
-    agent, arrays = config.agent, dict(checkpoint.arrays)
+    arrays = dict(checkpoint.arrays)
     for seed in config.seed_list:
-        if arrays[f"{seed}/.phase"] != DONE:
-            continue
-        explores = isinstance(agent, PCPGConfig) and agent.exploit.num_rounds == 0
-        if isinstance(agent, ReplayConfig):
-            explores = not _goes_on_with_task(agent, config.limits, env, arrays, seed)
-        if explores and isinstance(agent, PCPGConfig) and arrays[f"{seed}/.cover.size"] >= agent.explore.max_policies:
-            raise ConfigError(
-                f"the cover of seed {seed} is full ({agent.explore.max_policies} policies): train anew with a larger "
-                "--explore.max-policies"
-            )
-        arrays[f"{seed}/.phase"] = np.asarray(EXPLORE if explores else EXPLOIT, np.int32)
+        own = of_seed(seed, arrays)
+        ledger = Ledger.of(own)
+        if ledger.phase == DONE:
+            try:
+                ledger = ledger.noted(phase=config.agent.reopened(own, env, config.limits))
+            except ConfigError as error:
+                raise ConfigError(f"seed {seed}: {error}") from error
+            arrays |= {f"{seed}/{name}": array for name, array in flatten(ledger).items()}
     return dataclasses.replace(checkpoint, arrays=arrays)
-
-
-def _goes_on_with_task(
-    agent: ReplayConfig, limits: Limits, env: Environment, arrays: dict[str, np.ndarray], seed: int
-) -> bool:
-    """Whether a seed that keeps its data had explored all it would: its task goes on, and its best policy is kept."""
-    if agent.exploit.backups == 0 or agent.exploit.visit_episodes == 0 or env.is_reward_free:
-        return False
-    if arrays[f"{seed}/.quiet"] >= agent.explore.patience:
-        return True
-    has_room = agent.replay.capacity - arrays[f"{seed}/.explored"] >= agent.explore.num_episodes * env.max_steps
-    return bool(arrays[f"{seed}/.closer"] > 0 and has_room and not limits.seconds)  # a closer look found the reward
 
 
 def _checkpoint(folder: RunFolder, notice: Notice = lambda text: None) -> checkpoints.Checkpoint:

@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and SIGHUP while training: the first asks to stop after the round, the second ends it at once.
+"""Ctrl-C, SIGTERM and SIGHUP while training: the first stops after the round, the second stops immediately.
 
 SIGTERM is what clusters send before they take a machine away, SIGHUP what a terminal sends when it is closed.
 """
@@ -9,9 +9,8 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
-FIRST = "stopping after this round, to lose nothing; press Ctrl-C again to stop at once and lose this round"
+FIRST = "stopping after this round; press Ctrl-C again to stop now and lose this round"
 SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 
 
@@ -43,7 +42,7 @@ def stop_on_interrupt(say: Callable[[str], None], leave: Callable[[], None] | No
         with contextlib.suppress(OSError, ValueError):  # the terminal may be gone: that is what SIGHUP says
             say(FIRST)
 
-    def handle(signum: int, frame: Any) -> None:
+    def handle(signum: int, frame: object) -> None:
         nonlocal count
         count += 1
         if count > 1 and leave is None:
@@ -52,7 +51,7 @@ def stop_on_interrupt(say: Callable[[str], None], leave: Callable[[], None] | No
     count = 0
     listener, signals = socket.socketpair()
     signals.setblocking(False)
-    # Where whoever started the process ignores the end of the terminal, as nohup does, it stays ignored.
+    # If the parent process ignores the end of the terminal, as nohup does, it stays ignored.
     mine = [s for s in SIGNALS if s == signal.SIGINT or signal.getsignal(s) is not signal.SIG_IGN]
     before = {signum: signal.signal(signum, handle) for signum in mine}
     pipe = signal.set_wakeup_fd(signals.fileno(), warn_on_full_buffer=False)

@@ -1,48 +1,50 @@
-"""Where a run stands: its folder looked through, and the states of its seeds from the newest checkpoint that fits."""
+"""The state of a run: its folder checked, and its seeds restored from the newest checkpoint that fits."""
 
 import dataclasses
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
+import jax
 
-from pcpg.practice.agent import Agent
+from pcpg.algorithms import Agent
 from pcpg.run_config import RunConfig
 from pcpg.runs.disk import truncate
+from pcpg.runs.documents import versions
 from pcpg.runs.errors import understood
 from pcpg.runs.folder import RunFolder
 from pcpg.runs.verify import damages
 from pcpg.state import SeedState
-from pcpg.training.provenance import what_changed
 from pcpg.training.storage import check_features, needing_all, unpack_states
 
-UNSEALED = "{} is unsealed: a version without manifests wrote it, so a change in some of its files goes unnoticed"
+UNSEALED = "{} is unsealed: a version without manifests wrote it, so changes to some files go undetected"
 
 Say = Callable[[str], None]
 
 
 def opened_again(folder: RunFolder, notice: Say) -> tuple[RunFolder, bool]:
-    """The folder as it is now, and whether its run is over and whole.
+    """The folder as it is now, and whether its run is finished and intact.
 
-    What follows from a checkpoint and is lost or damaged is written anew: then the run is not over.
+    If files that follow from a checkpoint are lost or damaged, they are rewritten: then the run is not finished.
     """
     folder = RunFolder.open(folder.path)
     if folder.damage is not None:
-        notice(f"{folder.damage}; it is written anew from the newest checkpoint")
+        notice(f"{folder.damage}; rewriting it from the newest checkpoint")
         return dataclasses.replace(folder, damage=None), False
     if not folder.is_sealed:
         notice(UNSEALED.format(folder.path))
         return folder, folder.is_finished
     found = damages(folder) if folder.is_finished else []
     for error in found:
-        notice(f"{error}; what follows from the newest checkpoint is written anew")
+        notice(f"{error}; rewriting everything after the newest checkpoint")
     return folder, folder.is_finished and not found
 
 
 class Restored(NamedTuple):
-    """Where a run stands."""
+    """The state of a run."""
 
-    states: list[SeedState]
+    states: list[SeedState[object]]
     step: int
     hashes: list[str]  # of the member files
     failed: dict[int, str]  # by seed, why it stopped
@@ -51,7 +53,7 @@ class Restored(NamedTuple):
 def restore(folder: RunFolder, agent: Agent, config: RunConfig, features: str | None, notice: Say) -> Restored:
     """The states of all seeds, from the newest checkpoint that fits the rest of the run, or fresh ones."""
     looked = int(config.looked.get("env_steps", 0))
-    fresh = [agent.init(seed)._replace(env_steps=np.asarray(looked, np.int64)) for seed in config.seed_list]
+    fresh = [agent.init(seed).noted(env_steps=looked) for seed in config.seed_list]
     checkpoint = folder.newest_checkpoint(notice, with_metrics=True)
     if checkpoint is None:
         given = list(config.source.get("members", []))
@@ -62,7 +64,7 @@ def restore(folder: RunFolder, agent: Agent, config: RunConfig, features: str | 
         truncate(folder.metrics, int(lines[0]))
     if folder.manifest is None or checkpoint.step >= folder.manifest.step:
         for skipped in checkpoint.skipped:
-            notice(f"{skipped.reason}; going back to the checkpoint of step {checkpoint.step}")
+            notice(f"{skipped.reason}; falling back to the checkpoint of step {checkpoint.step}")
     changed = what_changed(checkpoint.state.get("device"), checkpoint.versions)
     if changed:
         notice(f"saved with {changed}: bit-exact resume is not guaranteed")
@@ -74,5 +76,29 @@ def restore(folder: RunFolder, agent: Agent, config: RunConfig, features: str | 
     members = needing_all(lambda: [folder.read_member(index, sha256) for index, sha256 in own])
     folder.drop_members(len(hashes))
     with understood(folder.checkpoints):
-        states = unpack_states(checkpoint.arrays, fresh, members)
+        states = unpack_states(agent, checkpoint.arrays, fresh, members)
     return Restored(states, checkpoint.step, hashes, failed)
+
+
+@functools.cache
+def device_kind() -> str:
+    """The kind of device that computes, with the processor's name on a CPU: XLA's code depends on its instructions."""
+    kind = jax.devices()[0].device_kind
+    if jax.default_backend() != "cpu":
+        return kind
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text(errors="replace").splitlines() if info.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return f"{kind} ({names[0]})" if names else kind
+
+
+def what_changed(device: str | None, saved: Mapping[str, str]) -> str:
+    """What differs here from a saved device and saved versions, as text to follow `saved with`; empty: nothing."""
+    here = {"device": device_kind()} | versions()
+    there = {"device": device or "an unknown device"} | dict(saved)
+    names = [name for name in here if there.get(name, "nothing") != here[name]]
+    return "; ".join(f"{_said(name, there.get(name, 'nothing'))}, here {here[name]}" for name in names)
+
+
+def _said(name: str, value: str) -> str:
+    return value if name == "device" else f"{name} {value}"

@@ -12,16 +12,21 @@ from pcpg.runs.metrics import JsonLines
 
 
 class Sealer:
-    """Keeps the seals of files that do not change any more, so that a round reads none of them again."""
+    """Caches the seals of files that no longer change, so no round reads them again."""
 
     def __init__(self, folder: RunFolder) -> None:
         self.folder = folder
         self._is_open = False  # whether the manifest on disk says for sure that the run is not finished
-        self._kept: dict[str, Seal] = {}
+        # The manifest's own seals come first: a file that was altered since then must not get a new one.
+        known = {} if folder.manifest is None else folder.manifest.files
+        self._kept = {name: seal for name, seal in known.items() if name.startswith(f"{folder.checkpoints.name}/")}
         self._files: dict[str, Seal] = {}
+        self.altered: list[Path] = []
         for path in (folder.path / CONFIG, folder.path / ENVIRONMENT, folder.features):
             if exists(path):
-                self._files[path.name] = Seal.of(read_file(path))
+                found = Seal.of(read_file(path))
+                self._files[path.name] = known.get(path.name, found)
+                self.altered += [path] if self._files[path.name] != found else []
 
     @property
     def config(self) -> str:
@@ -56,8 +61,8 @@ class Sealer:
 def changing(folder: RunFolder, step: int) -> Iterator[None]:
     """In here the config and the checkpoints of a run may change, and the run is no longer finished.
 
-    Meanwhile its manifest knows none of them, so that whoever is killed leaves a folder that can be opened; afterwards
-    it knows them as they are. A run without a manifest gets its first when it trains.
+    Meanwhile its manifest lists none of them, so a killed process leaves a folder that can be opened; afterwards
+    it lists them as they are. A run without a manifest gets its first when it trains.
     """
     manifest = folder.manifest
     if manifest is None:
@@ -71,9 +76,10 @@ def changing(folder: RunFolder, step: int) -> Iterator[None]:
     }
     folder.write_manifest(Manifest(min(step, manifest.step), False, files, manifest.lines))
     yield
-    for path in (
-        folder.path / CONFIG,
-        *(folder.checkpoints / f"{kept:06d}" / checkpoints.STATE for kept in checkpoints.steps(folder.checkpoints)),
-    ):
-        files[path.relative_to(folder.path).as_posix()] = Seal.of(read_file(path))
+    files[CONFIG] = Seal.of(read_file(folder.path / CONFIG))
+    for kept in checkpoints.steps(folder.checkpoints):
+        path = folder.checkpoints / f"{kept:06d}" / checkpoints.STATE
+        name = path.relative_to(folder.path).as_posix()
+        known = None if kept == step else manifest.files.get(name)
+        files[name] = known or Seal.of(read_file(path))
     folder.write_manifest(Manifest(step, False, files, manifest.lines))

@@ -1,8 +1,11 @@
-"""Reading a run folder never makes an outside environment: what is known of it lies in the folder.
+"""Reading a run folder never creates an external environment: the folder describes it.
 
-`environment_of` is what readers use. Whoever is to play on the environment itself, to go on training or to evaluate,
-asks `check_trust` first: an environment from a module that only the folder names is made for those who trust it.
+Readers use `environment_of`. Code that plays on the environment itself, to resume or evaluate, calls `check_trust`
+first: if only the folder names a module, importing it requires trust.
 """
+
+import contextlib
+import dataclasses
 
 from pcpg.envs.adapters.names import Untrusted, is_adapted, is_own_function, knows_function, outside_module
 from pcpg.envs.protocol import Environment
@@ -10,6 +13,7 @@ from pcpg.envs.recorded import describe, recorded
 from pcpg.envs.registry import make
 from pcpg.run_config import RunConfig
 from pcpg.runs.disk import exists
+from pcpg.runs.documents import read_json
 from pcpg.runs.errors import DamagedFile
 from pcpg.runs.folder import ENVIRONMENT, RunFolder
 
@@ -20,8 +24,8 @@ def check_trust(folder: RunFolder, trust: bool) -> None:
     module = outside_module(folder.config["env"], folder.config.get("env_options", {}))
     if module is not None and not trust:
         raise Untrusted(
-            f"{folder.path} was trained on {folder.config['env']!r}: making that environment would import {module}, "
-            "and with it run code. If you know where this folder comes from, add --trust (in Python trust=True)"
+            f"{folder.path} was trained on {folder.config['env']!r}: creating that environment would import and run "
+            f"{module}. If you trust this folder, add --trust (in Python, trust=True)"
         )
 
 
@@ -38,8 +42,8 @@ def recorded_environment(folder: RunFolder) -> Environment:
     path = folder.path / ENVIRONMENT
     if not exists(path) and folder.seal(ENVIRONMENT) is None:
         raise Untrusted(
-            f"{folder.path} says nothing of its environment {folder.config['env']!r}, since an older version of the "
-            "library wrote it, and nothing is imported for reading: `pcpg resume` (with --trust where it asks) adds it"
+            f"{folder.path} was written by an older version and does not describe its environment "
+            f"{folder.config['env']!r}: `pcpg resume` (with --trust if it asks) adds the description"
         )
     try:
         return recorded(folder.config["env"], folder.read_json(ENVIRONMENT))
@@ -47,7 +51,17 @@ def recorded_environment(folder: RunFolder) -> Environment:
         raise DamagedFile(path, str(error)) from error
 
 
-def record_environment(folder: RunFolder, config: RunConfig, env: Environment) -> None:
-    """Write down what readers need to know of the environment, once."""
-    if not exists(folder.path / ENVIRONMENT):
-        folder.write_json(ENVIRONMENT, describe(config.env, env, config.seed_list))
+def record_environment(folder: RunFolder, config: RunConfig, env: Environment) -> RunFolder:
+    """Write down what readers need to know of the environment, once; the folder, which no longer has an older seal."""
+    manifest = folder.manifest
+    if exists(folder.path / ENVIRONMENT):
+        if manifest is not None and ENVIRONMENT in manifest.files:
+            return folder
+        with contextlib.suppress(DamagedFile):
+            read_json(folder.path / ENVIRONMENT)
+            return folder
+    folder.write_json(ENVIRONMENT, describe(config.env, env, config.seed_list))
+    if manifest is None:
+        return folder
+    files = {name: seal for name, seal in manifest.files.items() if name != ENVIRONMENT}
+    return dataclasses.replace(folder, manifest=manifest._replace(files=files))

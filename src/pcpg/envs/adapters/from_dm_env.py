@@ -3,6 +3,7 @@
 An episode that ends with discount 0 terminated; one that ends with any other discount was cut, and truncated.
 """
 
+import importlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -13,7 +14,7 @@ from gymnasium import spaces
 from pcpg.envs.options import InvalidOption
 
 
-class DmEnv(gymnasium.Env[Any, Any]):
+class DmEnv(gymnasium.Env):
     """A dm_env.Environment as a gymnasium.Env.
 
     dm_env has no seeds: those of Gymnasium go to `reseed(env, seed)` where it is given, and else change nothing.
@@ -26,7 +27,7 @@ class DmEnv(gymnasium.Env[Any, Any]):
         self.observation_space = to_space(env.observation_spec())
         self.action_space = to_space(env.action_spec())
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: object = None) -> tuple[object, dict[str, object]]:
         """Start an episode."""
         super().reset(seed=seed)
         del options
@@ -34,7 +35,7 @@ class DmEnv(gymnasium.Env[Any, Any]):
             self.reseed(self.env, seed)
         return self.env.reset().observation, {}
 
-    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+    def step(self, action: object) -> tuple[object, float, bool, bool, dict[str, object]]:
         """Take one decision."""
         step = self.env.step(action)
         over = bool(step.last())
@@ -42,7 +43,7 @@ class DmEnv(gymnasium.Env[Any, Any]):
         return step.observation, float(step.reward or 0.0), terminated, over and not terminated, {}
 
 
-def to_space(spec: Any) -> gymnasium.Space[Any]:
+def to_space(spec: Any) -> gymnasium.Space:
     """The Gymnasium space with the elements of a dm_env spec, or of a dictionary or sequence of specs."""
     if isinstance(spec, dict):
         return spaces.Dict({key: to_space(part) for key, part in spec.items()})
@@ -65,25 +66,25 @@ LENGTHS = {"_episode_len": 0, "_size": 0, "_max_steps": 0, "_chain_length": 0, "
 """Where environments of bsuite keep the length of an episode, and what it is more than that."""
 
 
-def bsuite_env(name: str, options: Mapping[str, Any]) -> DmEnv:
+def bsuite_env(name: str, options: Mapping[str, object]) -> DmEnv:
     """An environment of bsuite: a point of its sweep such as "deep_sea/0", or a name with options over those of 0."""
-    import bsuite  # pyright: ignore[reportMissingImports]
-    from bsuite import sweep  # pyright: ignore[reportMissingImports]
-
+    bsuite, sweep = (importlib.import_module(module) for module in ("bsuite", "bsuite.sweep"))
     experiment, _, point = name.partition("/")
     settings = sweep.SETTINGS.get(f"{experiment}/{point or 0}")
     if settings is None:
         valid = sorted({known.split("/")[0] for known in sweep.SETTINGS})
-        raise InvalidOption(f"bsuite has no environment {name!r}; valid: {', '.join(valid)}, or such as deep_sea/0")
-    # The settings of point 0 fix the random mapping of deep sea's actions, so that all copies have the same.
+        raise InvalidOption(
+            f"bsuite has no environment {name!r}; valid: {', '.join(valid)}, or a sweep point such as deep_sea/0"
+        )
+    # The settings of point 0 fix the random mapping of deep sea's actions, so all copies have the same.
     try:
-        env: Any = bsuite.load(experiment, {**settings, **options})
+        env = bsuite.load(experiment, {**settings, **options})
     except TypeError as error:
         raise InvalidOption(f"bsuite:{name}: {error}; options of point {point or 0}: {dict(settings)}") from error
     return DmEnv(env, max_steps=_length(env), reseed=_reseed)
 
 
-def _length(env: Any) -> int | None:
+def _length(env: object) -> int | None:
     """The length of an episode, where an environment of bsuite, or one inside it, knows it."""
     while env is not None:
         own = vars(env)

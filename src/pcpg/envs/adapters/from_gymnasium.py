@@ -1,26 +1,28 @@
 """A Gymnasium environment, or a vector of them, as an environment on the host."""
 
 import atexit
-import contextlib
 import dataclasses
 import functools
+import importlib
+import re
 import sys
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import gymnasium
 import numpy as np
 from gymnasium import spaces
+from gymnasium.envs.registration import load_env_creator
 from gymnasium.vector import VectorEnv
 
-from pcpg.envs.adapters.places import LOCAL, place
-from pcpg.envs.adapters.players import PlainPlayers, VectorPlayers
-from pcpg.envs.adapters.spaces import Actions, Observations, actions_of, observations_of
+from pcpg.config import nearest
+from pcpg.envs.adapters.names import gymnasium_package, players_elsewhere
+from pcpg.envs.adapters.players import PlainPlayers, VectorPlayers, ended, is_alive
 from pcpg.envs.adapters.workers import WorkerPlayers
 from pcpg.envs.host import HostEnvironment, Players
 from pcpg.envs.options import InvalidOption, NoTimeLimit, require_int
-from pcpg.envs.spaces import Box, Discrete, Image, MultiDiscrete
+from pcpg.envs.spaces import Image
 
 LARGEST = 1e6
 """Bounds beyond which nobody means them."""
@@ -36,13 +38,13 @@ class GymnasiumEnv(HostEnvironment):
     name: str
     make: Maker
     max_steps_wanted: int = 0
-    """Decisions of a training episode; 0: the environment's own limit."""
+    """Steps of a training episode; 0: the environment's own limit."""
     num_envs: int = 32
-    """Environments that play side by side."""
+    """Number of parallel environments."""
     workers: int = 0
-    """Processes that step an environment each, beside this one; 0: all are stepped here."""
+    """Number of worker processes that step environments; 0: all are stepped in this process."""
     step_timeout: float = 0.0
-    """Seconds that a step or a reset may take; 0: as long as it takes."""
+    """Time limit of a step or reset in seconds; 0: none."""
 
     def __post_init__(self) -> None:
         require_int("max_steps", self.max_steps_wanted, minimum=0)
@@ -64,33 +66,16 @@ class GymnasiumEnv(HostEnvironment):
             )
         return env
 
-    @functools.cached_property
-    def _observations(self) -> Observations:
-        return observations_of(declared_space(self._first))
-
     @property
-    def single_observation(self) -> gymnasium.Space[Any]:
+    def single_observation(self) -> gymnasium.Space:
         """The environment's own space."""
         first = self._first
         return first.single_observation_space if isinstance(first, VectorEnv) else first.observation_space
 
-    @functools.cached_property
-    def _actions(self) -> Actions:
-        return actions_of(self.declared_spaces["action"])
-
     @property
-    def declared_spaces(self) -> dict[str, gymnasium.Space[Any]]:
-        """Its spaces as Gymnasium has them, for the files of a run."""
+    def declared_spaces(self) -> dict[str, gymnasium.Space]:
         actions = "single_action_space" if isinstance(self._first, VectorEnv) else "action_space"
         return {"observation": declared_space(self._first), "action": getattr(self._first, actions)}
-
-    @property
-    def observation_space(self) -> Box | Image:
-        return self._observations.space
-
-    @property
-    def action_space(self) -> Discrete | MultiDiscrete | Box:
-        return self._actions.space
 
     @functools.cached_property
     def limit(self) -> int | None:
@@ -101,8 +86,8 @@ class GymnasiumEnv(HostEnvironment):
     def max_steps(self) -> int:
         if self.limit is None and not self.max_steps_wanted:
             raise NoTimeLimit(
-                f"{self.name} has no time limit of its own (neither spec.max_episode_steps nor max_steps): "
-                "say after how many steps an episode is cut, by the option max_steps (--env.max_steps)"
+                f"{self.name} declares no time limit (no spec.max_episode_steps or max_steps): "
+                "set one with the option max_steps (--env.max_steps)"
             )
         return min(self.limit or self.max_steps_wanted, self.max_steps_wanted or self.limit or 0)
 
@@ -114,10 +99,6 @@ class GymnasiumEnv(HostEnvironment):
         low, high = (np.asarray(bound, np.float64).reshape(-1) for bound in (space.low, space.high))
         known = space.dtype != np.uint8 and bool(np.all(np.abs(np.stack([low, high])) < LARGEST))
         return (low, high) if known else None
-
-    @property
-    def notices(self) -> tuple[str, ...]:
-        return self._observations.notices
 
     @property
     def evaluation_env(self) -> "GymnasiumEnv":
@@ -136,33 +117,26 @@ class GymnasiumEnv(HostEnvironment):
     @functools.cached_property
     def _players(self) -> Players:
         if isinstance(self._first, VectorEnv):
-            return VectorPlayers(self._first, self._observations, self._actions)
+            return VectorPlayers(self._first, *self.coders)
         if self.workers:
-            stage = (self.make, self._observations, self._actions)
-            if place() == LOCAL:
+            stage = (self.make, *self.coders)
+            hire = players_elsewhere()
+            if hire is None:
                 return WorkerPlayers(stage, self.workers, self.step_timeout)
-            from pcpg.envs.adapters.ray_workers import ray_players
-
-            return ray_players(place(), stage, self.workers, self.step_timeout, self.max_steps)
+            return hire(stage, self.workers, self.step_timeout, self.max_steps)
         envs = [self._first, *(self.make() for _ in range(self.num_envs - 1))]
-        return PlainPlayers(envs, self._observations, self._actions, self.step_timeout)
+        return PlainPlayers(envs, *self.coders, self.step_timeout)
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether none of its vectors has lost a process, waits for one in vain, or is closed."""
+        return is_alive(vars(self).get("_first")) and is_alive(getattr(vars(self).get("_players"), "vector", None))
 
     def close(self) -> None:
-        """Close all environments that were made, with their processes; they are made anew when next asked for."""
-        made: Any = [vars(self).pop(name, None) for name in ("_players", "_first")]
+        """Close all environments that were made, with their processes; they are created again on demand."""
         _OPEN.pop(id(self), None)
-        for one in made:
-            with contextlib.suppress(Exception):  # it is gone one way or the other
-                if one is not None:
-                    one.close()
-
-    def encode(self, observation: Any) -> np.ndarray:
-        """An observation of the environment as networks see it."""
-        return self._observations.encode(observation)
-
-    def decode(self, action: np.ndarray) -> Any:
-        """An action of a policy as the environment takes it."""
-        return self._actions.decode(np.asarray(action)[None])[0]
+        for name in ("_players", "_first"):
+            ended(vars(self).pop(name, None))
 
 
 _OPEN: "weakref.WeakValueDictionary[int, GymnasiumEnv]" = weakref.WeakValueDictionary()
@@ -172,6 +146,52 @@ _OPEN: "weakref.WeakValueDictionary[int, GymnasiumEnv]" = weakref.WeakValueDicti
 def _close_all() -> None:
     for env in list(_OPEN.values()):
         env.close()
+
+
+def gymnasium_env(name: str, options: Mapping[str, Any]) -> Any:
+    """What Gymnasium makes of an id, once the package behind it is imported."""
+    if ":" in name and not re.fullmatch("[^:]+:[^:]+", name):
+        raise InvalidOption(f"{name!r} is no id of Gymnasium: expected one such as CartPole-v1 or my_package:MyEnv-v0")
+    package = gymnasium_package(name).name
+    if package == "ale_py":
+        gymnasium.register_envs(importlib.import_module(package))
+    if package == "minigrid" and name not in gymnasium.registry:
+        importlib.import_module(package).register_minigrid_envs()
+    if ":" not in name and name not in gymnasium.registry:
+        hint = similar_id(name)
+        advice = f"did you mean {hint!r}?" if hint else "Nothing similar exists."
+        raise InvalidOption(
+            f"Gymnasium has no environment {name!r}; {advice} For one registered by a package, put the module first: "
+            f"gymnasium:my_package:{name}"
+        )
+    try:
+        if options.get("render_mode") is not None:
+            _check_render_mode(name, options["render_mode"])
+        # The passive checker looks at every step, at a third of the time of one.
+        return gymnasium.make(name, disable_env_checker=True, **options)
+    except (TypeError, ImportError, gymnasium.error.Error) as error:
+        raise InvalidOption(f"gymnasium.make({name!r}, {options}): {error}") from error
+
+
+def _check_render_mode(name: str, mode: str) -> None:
+    """Refuse a render mode that an environment with declared modes does not have."""
+    entry: Any = getattr(gymnasium.registry.get(name), "entry_point", None)
+    creator = load_env_creator(entry) if isinstance(entry, str) else entry
+    known = [str(one) for one in (getattr(creator, "metadata", None) or {}).get("render_modes") or ()]
+    # Gymnasium itself makes these two of others.
+    made = [f"{one}_list" for one in known] + (["human"] if "rgb_array" in known else [])
+    if known and mode not in (*known, *made):
+        raise InvalidOption(f"render_mode of {name} must be one of {', '.join(known)}, got {mode!r}")
+
+
+def similar_id(name: str) -> str | None:
+    """The id of Gymnasium that a name is likely to stand for: another version of it, or one with a slip in it."""
+    registry = [known for known in gymnasium.registry if not known.startswith("pcpg/")]  # where our bridge puts ours
+    stem = re.sub(r"-v\d+$", "", name).casefold()
+    versions = [known for known in registry if known.casefold().startswith(f"{stem}-v")]
+    if name in registry or versions:
+        return name if name in registry else max(versions, key=lambda known: int(known.rpartition("-v")[2]))
+    return nearest(name, registry, cutoff=0.7)
 
 
 def time_limit(env: Any) -> int | None:
@@ -189,7 +209,7 @@ def time_limit(env: Any) -> int | None:
     return None
 
 
-def declared_space(env: Any) -> gymnasium.Space[Any]:
+def declared_space(env: gymnasium.Env | VectorEnv) -> gymnasium.Space:
     """The observation space of an environment; the bytes of MiniGrid's grid declared as the codes that they are.
 
     MiniGrid's observations are not brightness but three integers a cell, for object, colour and state.
@@ -205,12 +225,11 @@ def declared_space(env: Any) -> gymnasium.Space[Any]:
     return _codes(space, views)
 
 
-def _codes(space: gymnasium.Space[Any], views: tuple[tuple[int, int], ...]) -> gymnasium.Space[Any]:
+def _codes(space: gymnasium.Space, views: tuple[tuple[int, int], ...]) -> gymnasium.Space:
     """A grid of codes [width, height, 3] as MultiDiscrete; other spaces, pictures among them, as they are."""
     if not isinstance(space, spaces.Box) or space.dtype != np.uint8 or space.shape[:2] not in views:
         return space
-    from minigrid.core import constants  # pyright: ignore[reportMissingImports]
-
+    constants = importlib.import_module("minigrid.core.constants")
     states = max(len(constants.STATE_TO_IDX), 4)  # the agent's direction is coded here too
     sizes = (len(constants.OBJECT_TO_IDX), len(constants.COLOR_TO_IDX), states)
     return spaces.MultiDiscrete(np.broadcast_to(sizes, space.shape).copy())

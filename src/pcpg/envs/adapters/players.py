@@ -6,7 +6,7 @@ An episode is played from its own seed to its end, and the observation after its
     NEXT_STEP   the vector gives it, and spends its next move on a reset
     SAME_STEP   the vector has reset already and keeps it in info["final_obs"]
 
-A vector cannot move some of its environments alone: those whose episode is over play on, and nobody looks.
+A vector cannot move only some of its environments: finished ones keep playing, and their results are ignored.
 """
 
 import contextlib
@@ -15,16 +15,19 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import gymnasium
 import numpy as np
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
+from gymnasium.vector.async_vector_env import AsyncState
 from gymnasium.vector.utils import iterate
 
 from pcpg.envs.adapters.spaces import Actions, Observations
 from pcpg.envs.host import EnvironmentFailed, Moved
 from pcpg.envs.options import InvalidOption
+
+Made = TypeVar("Made")
 
 
 class PlainPlayers:
@@ -32,7 +35,7 @@ class PlainPlayers:
 
     def __init__(
         self,
-        envs: Sequence[gymnasium.Env[Any, Any]],
+        envs: Sequence[gymnasium.Env],
         observations: Observations,
         actions: Actions,
         timeout: float = 0.0,
@@ -51,8 +54,7 @@ class PlainPlayers:
     def close(self) -> None:
         """Close the environments."""
         for env in self.envs:
-            with contextlib.suppress(Exception):  # it is gone one way or the other
-                env.close()
+            ended(env)
 
     @property
     def count(self) -> int:
@@ -83,7 +85,7 @@ class PlainPlayers:
         self._step += 1
         return Moved(seen[: len(actions)], outcomes[0], outcomes[1] > 0, outcomes[2] > 0)
 
-    def _within_limit(self, call: Callable[[], Any]) -> Any:
+    def _within_limit(self, call: Callable[[], Made]) -> Made:
         with time_limit_of(self.timeout):
             return call()
 
@@ -91,7 +93,7 @@ class PlainPlayers:
 class VectorPlayers:
     """A vector environment."""
 
-    def __init__(self, vector: VectorEnv[Any, Any, Any], observations: Observations, actions: Actions) -> None:
+    def __init__(self, vector: VectorEnv, observations: Observations, actions: Actions) -> None:
         self.vector, self.observations, self.actions = vector, observations, actions
         self.mode = autoreset_mode(vector)
         self._over = np.zeros(vector.num_envs, bool)  # where a reset is due, for DISABLED
@@ -104,9 +106,7 @@ class VectorPlayers:
 
     def close(self) -> None:
         """Close the environments, with their processes where they have any."""
-        hard = {"terminate": True} if isinstance(self.vector.unwrapped, AsyncVectorEnv) else {}
-        with contextlib.suppress(Exception), warnings.catch_warnings(action="ignore"):
-            self.vector.close(**hard)
+        ended(self.vector)
 
     @property
     def count(self) -> int:
@@ -140,9 +140,26 @@ class VectorPlayers:
         ended = (np.array(terminated, bool), np.array(truncated, bool))
         return Moved(seen[:n], _numbers(reward, self.count)[:n], ended[0][:n], ended[1][:n])
 
-    def _encoded(self, observation: Any) -> np.ndarray:
+    def _encoded(self, observation: object) -> np.ndarray:
         parts = iterate(self.vector.observation_space, observation)
         return np.stack([self.observations.encode(part) for part in parts])
+
+
+def ended(env: Any) -> None:
+    """Close an environment, a vector or players, if there are any; processes of a vector are not waited for."""
+    hard = {"terminate": True} if isinstance(getattr(env, "unwrapped", None), AsyncVectorEnv) else {}
+    with contextlib.suppress(Exception), warnings.catch_warnings(action="ignore"):  # it is gone one way or the other
+        if env is not None:
+            env.close(**hard)
+
+
+def is_alive(env: object) -> bool:
+    """Whether an environment can go on: a vector with processes needs all of them, and none of its calls is open."""
+    vector = getattr(env, "unwrapped", None)
+    if not isinstance(vector, AsyncVectorEnv):
+        return True
+    is_whole = None not in vector.parent_pipes and all(process.is_alive() for process in vector.processes)
+    return is_whole and not vector.closed and getattr(vector, "_state", None) is AsyncState.DEFAULT
 
 
 @contextlib.contextmanager
@@ -152,7 +169,7 @@ def time_limit_of(seconds: float) -> Iterator[None]:
         yield
         return
 
-    def expire(signum: int, frame: Any) -> None:
+    def expire(signum: int, frame: object) -> None:
         raise EnvironmentFailed(f"it did not answer within {seconds:g} s (--env.step-timeout)")
 
     before, began = signal.signal(signal.SIGALRM, expire), time.monotonic()
@@ -164,15 +181,15 @@ def time_limit_of(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGALRM, signal.SIG_DFL if before is None else before)
 
 
-def autoreset_mode(vector: VectorEnv[Any, Any, Any]) -> AutoresetMode:
-    """How a vector environment goes on after the end of an episode, as it declares itself."""
+def autoreset_mode(vector: VectorEnv) -> AutoresetMode:
+    """The declared autoreset mode of a vector environment."""
     mode = vector.metadata.get("autoreset_mode")
     try:
         return AutoresetMode(mode)
     except ValueError:
         valid = ", ".join(f"AutoresetMode.{known.name}" for known in AutoresetMode)
         raise InvalidOption(
-            f"a vector environment must say how it resets: metadata['autoreset_mode'] is {mode!r}, expected {valid}"
+            f"vector environments must declare how they reset: metadata['autoreset_mode'] is {mode!r}, expected {valid}"
         ) from None
 
 
@@ -184,7 +201,7 @@ def first_observation(result: Any) -> Any:
     return result[0]
 
 
-def reward_number(reward: Any) -> float:
+def reward_number(reward: object) -> float:
     """A reward as a number; an array with one entry counts as one."""
     if isinstance(reward, float | int):
         return reward
@@ -194,9 +211,9 @@ def reward_number(reward: Any) -> float:
     return float(array.reshape(()))
 
 
-def _numbers(rewards: Any, count: int) -> np.ndarray:
+def _numbers(rewards: object, count: int) -> np.ndarray:
     """The rewards of a vector environment, one number each."""
     array = np.asarray(rewards, np.float64)
     if array.size != count:
-        raise ValueError(f"rewards must be {count} numbers, one for each environment, got shape {array.shape}")
+        raise ValueError(f"rewards must be {count} numbers, one per environment, got shape {array.shape}")
     return array.reshape(-1)

@@ -49,24 +49,23 @@ class Actions(NamedTuple):
     decode: Callable[[np.ndarray], Any]  # actions [n, ...] of the policy -> those of the environment, [n, ...]
 
 
-def observations_of(space: gymnasium.Space[Any]) -> Observations:
+def observations_of(space: gymnasium.Space) -> Observations:
     """What networks see of observations in this space; refuses what cannot be turned into numbers."""
     if is_image(space):
         return Observations(Image(*(space.shape or ())), _image_encoder(space, WHOLE))
-    size, write, notices = _vector(space, WHOLE)
-    if size == 0:
-        raise InvalidOption(f"observations of {space} hold no numbers; supported are {OBSERVATIONS}")
-    low, high = _bounds(space)
+    whole = _part(space, WHOLE)
+    if whole.size == 0:
+        raise InvalidOption(f"observations of {space} contain no numbers; supported: {OBSERVATIONS}")
 
-    def encode(value: Any) -> np.ndarray:
-        out = np.zeros(size, np.float32)
-        write(value, out)
+    def encode(value: object) -> np.ndarray:
+        out = np.zeros(whole.size, np.float32)
+        whole.write(value, out)
         return out
 
-    return Observations(Box(low, high, (size,)), encode, notices)
+    return Observations(Box(whole.low, whole.high, (whole.size,)), encode, whole.notices)
 
 
-def actions_of(space: gymnasium.Space[Any]) -> Actions:
+def actions_of(space: gymnasium.Space) -> Actions:
     """How policies act in this space: integers as they are, real numbers from [-1, 1] to the bounds.
 
     Where a Box holds integers, each value has an equal share of [-1, 1].
@@ -89,7 +88,7 @@ def actions_of(space: gymnasium.Space[Any]) -> Actions:
             return (middle + half * np.clip(actions, -1.0, 1.0)).reshape(-1, *shape).astype(dtype)
 
         return Actions(Box(-1.0, 1.0, (math.prod(shape),)), decode)
-    raise InvalidOption(f"actions in {space} are not supported; supported are {ACTIONS}")
+    raise InvalidOption(f"actions in {space} are not supported; supported: {ACTIONS}")
 
 
 def _integer_decoder(space: spaces.Box) -> Callable[[np.ndarray], np.ndarray]:
@@ -106,7 +105,7 @@ def _integer_decoder(space: spaces.Box) -> Callable[[np.ndarray], np.ndarray]:
     return decode
 
 
-def is_image(space: gymnasium.Space[Any]) -> bool:
+def is_image(space: gymnasium.Space) -> bool:
     """Whether elements are pictures: bytes by row, column and channel."""
     return (
         isinstance(space, spaces.Box)
@@ -117,7 +116,7 @@ def is_image(space: gymnasium.Space[Any]) -> bool:
     )
 
 
-def _is_text(space: gymnasium.Space[Any]) -> bool:
+def _is_text(space: gymnasium.Space) -> bool:
     """Whether elements are strings; MiniGrid's missions are no Text space."""
     return isinstance(space, spaces.Text) or (space.dtype is not None and space.dtype.kind == "U")
 
@@ -125,37 +124,52 @@ def _is_text(space: gymnasium.Space[Any]) -> bool:
 Writer = Callable[[Any, np.ndarray], None]  # element, the part of the vector it goes to
 
 
-def _vector(space: gymnasium.Space[Any], name: str) -> tuple[int, Writer, tuple[str, ...]]:
-    """Entries an element takes in a vector, what writes it there, and notices."""
-    if isinstance(space, spaces.Box):
-        return math.prod(space.shape), _box_writer(space, name), ()
-    if isinstance(space, spaces.MultiBinary):
-        return math.prod(space.shape), _plain_writer(space, name), ()
-    if isinstance(space, spaces.Discrete):
-        return int(space.n), _code_writer(space, name), ()
-    if isinstance(space, spaces.MultiDiscrete):
-        sizes = np.asarray(space.nvec).reshape(-1)
-        return int(sizes.sum()), _one_hot_writer(space, name, sizes, np.asarray(space.start).reshape(-1)), ()
+class _Part(NamedTuple):
+    """How elements of a space are written into a vector."""
+
+    size: int
+    write: Writer
+    low: float = 0.0  # the least and the largest entry; inf and -inf if there are none
+    high: float = 1.0
+    notices: tuple[str, ...] = ()
+
+
+def _part(space: gymnasium.Space, name: str) -> _Part:
+    """How an element, or a part that messages call by this name, is written."""
     if _is_text(space):
-        return 0, lambda value, out: None, (f"{name} is text and is left out",)
+        return _Part(0, _write_nothing, np.inf, -np.inf, (f"ignoring {name}: it is text",))
     if isinstance(space, spaces.Dict):
-        return _parts(space, name, [(key, part) for key, part in space.spaces.items()])
+        return _parts(space, name, list(space.spaces.items()))
     if isinstance(space, spaces.Tuple):
         return _parts(space, name, list(enumerate(space.spaces)))
-    raise InvalidOption(f"{name} is {space}, which is not supported; supported are {OBSERVATIONS}")
+    if isinstance(space, spaces.Discrete):
+        return _Part(int(space.n), _one_hot_writer(space, name, [int(space.n)], [int(space.start)]))
+    if 0 in (space.shape or ()):
+        return _Part(0, _write_nothing, np.inf, -np.inf)
+    if isinstance(space, spaces.MultiDiscrete):
+        sizes, start = (np.asarray(part).reshape(-1) for part in (space.nvec, space.start))
+        return _Part(int(sizes.sum()), _one_hot_writer(space, name, sizes, start))
+    if isinstance(space, spaces.Box) and space.dtype != np.uint8:
+        low, high = float(space.low.min()), float(space.high.max())
+        return _Part(math.prod(space.shape), _plain_writer(space, name), low, high if low < high else low + 1.0)
+    if isinstance(space, spaces.Box):
+        scale = (1.0 / np.maximum(space.high, 1)).reshape(-1).astype(np.float32)
+        return _Part(math.prod(space.shape), _plain_writer(space, name, scale))
+    if isinstance(space, spaces.MultiBinary):
+        return _Part(math.prod(space.shape), _plain_writer(space, name))
+    raise InvalidOption(f"{name} is {space}, which is not supported; supported: {OBSERVATIONS}")
 
 
-def _parts(
-    space: gymnasium.Space[Any], name: str, parts: list[tuple[Any, gymnasium.Space[Any]]]
-) -> tuple[int, Writer, tuple[str, ...]]:
+def _write_nothing(value: object, out: np.ndarray) -> None:
+    """What has no numbers is not looked at."""
+
+
+def _parts(space: gymnasium.Space, name: str, parts: list[tuple[object, gymnasium.Space]]) -> _Part:
     """The parts of a Dict or Tuple one after the other; those without numbers are not looked at."""
-    places, notices, end = [], (), 0
-    for key, part in parts:
-        size, write, said = _vector(part, f"{name}[{key!r}]")
-        if size:
-            places.append((key, end, end + size, write))
-        notices += said
-        end += size
+    found = [(key, _part(part, f"{name}[{key!r}]")) for key, part in parts]
+    ends = np.cumsum([0, *(part.size for _, part in found)]).tolist()
+    places = [(key, end, end + part.size, part.write) for (key, part), end in zip(found, ends, strict=False)]
+    places = [place for place in places if place[2] > place[1]]
 
     def write_all(value: Any, out: np.ndarray) -> None:
         for key, first, last, write in places:
@@ -166,14 +180,16 @@ def _parts(
                 raise ValueError(f"{name} has no {key!r}: got {has}, expected an element of {space}") from None
             write(part, out[first:last])
 
-    return end, write_all, notices
+    low = min((part.low for _, part in found), default=np.inf)
+    high = max((part.high for _, part in found), default=-np.inf)
+    return _Part(ends[-1], write_all, low, high, tuple(text for _, part in found for text in part.notices))
 
 
-def _misshapen(name: str, array: np.ndarray, space: gymnasium.Space[Any]) -> ValueError:
+def _misshapen(name: str, array: np.ndarray, space: gymnasium.Space) -> ValueError:
     return ValueError(f"{name} has shape {array.shape}, expected shape {space.shape} of {space}")
 
 
-def _fitting(value: Any, space: gymnasium.Space[Any], name: str) -> np.ndarray:
+def _fitting(value: object, space: gymnasium.Space, name: str) -> np.ndarray:
     """The value as an array of the space's shape, or an error."""
     array = np.asarray(value)
     if array.shape != space.shape:
@@ -181,47 +197,33 @@ def _fitting(value: Any, space: gymnasium.Space[Any], name: str) -> np.ndarray:
     return array
 
 
-def _image_encoder(space: gymnasium.Space[Any], name: str) -> Callable[[Any], np.ndarray]:
+def _image_encoder(space: gymnasium.Space, name: str) -> Callable[[Any], np.ndarray]:
     return lambda value: np.asarray(_fitting(value, space, name), np.uint8)
 
 
-def _plain_writer(space: gymnasium.Space[Any], name: str) -> Writer:
-    def write(value: Any, out: np.ndarray) -> None:
-        out[:] = _fitting(value, space, name).reshape(-1)
+def _plain_writer(space: gymnasium.Space, name: str, scale: np.ndarray | None = None) -> Writer:
+    """Writes the entries as they are, or scaled."""
 
-    return write
-
-
-def _box_writer(space: spaces.Box, name: str) -> Writer:
-    if space.dtype != np.uint8:
-        return _plain_writer(space, name)
-    scale = (1.0 / np.maximum(space.high, 1)).reshape(-1).astype(np.float32)
-
-    def write(value: Any, out: np.ndarray) -> None:
-        np.multiply(_fitting(value, space, name).reshape(-1), scale, out=out)
-
-    return write
-
-
-def _code_writer(space: spaces.Discrete, name: str) -> Writer:
-    n, start = int(space.n), int(space.start)
-    write_any = _one_hot_writer(space, name, [n], [start])
-
-    def write(value: Any, out: np.ndarray) -> None:
-        if isinstance(value, int | np.integer) and 0 <= int(value) - start < n:  # the usual case, and fast
-            out[int(value) - start] = 1.0
+    def write(value: object, out: np.ndarray) -> None:
+        array = _fitting(value, space, name).reshape(-1)
+        if scale is None:
+            out[:] = array
         else:
-            write_any(value, out)
+            np.multiply(array, scale, out=out)
 
     return write
 
 
-def _one_hot_writer(space: gymnasium.Space[Any], name: str, sizes: ArrayLike, start: ArrayLike) -> Writer:
+def _one_hot_writer(space: gymnasium.Space, name: str, sizes: ArrayLike, start: ArrayLike) -> Writer:
     """Writes integers from `start` on, each one-hot; a single one may come as an array with one entry."""
     shape, sizes, start = space.shape, np.asarray(sizes, np.int64), np.asarray(start, np.int64)
     offsets = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+    first, end = (int(start[0]), int(start[0] + sizes[0])) if shape == () else (0, 0)
 
-    def write(value: Any, out: np.ndarray) -> None:
+    def write(value: object, out: np.ndarray) -> None:
+        if isinstance(value, int | np.integer) and first <= value < end:  # the usual case of Discrete, and fast
+            out[int(value) - first] = 1.0
+            return
         array = np.asarray(value)
         if array.shape != shape and (shape or array.size != 1):
             raise _misshapen(name, array, space)
@@ -232,31 +234,17 @@ def _one_hot_writer(space: gymnasium.Space[Any], name: str, sizes: ArrayLike, st
         if wrong.any():
             at = int(wrong.argmax())
             where = f"entry {at} of {name}" if shape else name
-            first, last = start[at], start[at] + sizes[at] - 1
-            raise ValueError(f"{where} is {array.reshape(-1)[at]}, expected {first} to {last}")
+            last = start[at] + sizes[at] - 1
+            raise ValueError(f"{where} is {array.reshape(-1)[at]}, expected {start[at]} to {last}")
         out[offsets + codes] = 1.0
 
     return write
 
 
-def _bounds(space: gymnasium.Space[Any]) -> tuple[float, float]:
-    """The least and the largest entry that a vector can hold; inf and -inf where it has no entries."""
-    if isinstance(space, spaces.Dict | spaces.Tuple):
-        parts = space.spaces.values() if isinstance(space, spaces.Dict) else space.spaces
-        bounds = [_bounds(part) for part in parts]
-        return min((low for low, _ in bounds), default=np.inf), max((high for _, high in bounds), default=-np.inf)
-    if _is_text(space) or 0 in (space.shape or ()):
-        return np.inf, -np.inf
-    if isinstance(space, spaces.Box) and space.dtype != np.uint8:
-        low, high = float(space.low.min()), float(space.high.max())
-        return (low, high) if low < high else (low, low + 1.0)
-    return 0.0, 1.0
-
-
 # Spaces in the files of a run.
 
 
-def space_to_json(space: gymnasium.Space[Any]) -> dict[str, Any]:
+def space_to_json(space: gymnasium.Space) -> dict[str, Any]:
     """A space as JSON values; of text only that it is text."""
     if _is_text(space):
         return {"kind": "Text"}
@@ -271,10 +259,10 @@ def space_to_json(space: gymnasium.Space[Any]) -> dict[str, Any]:
         if isinstance(space, kind):
             found = {name: _array_to_json(np.asarray(getattr(space, name), space.dtype)) for name in names}
             return {"kind": kind.__name__, "shape": list(space.shape or ()), "dtype": str(space.dtype)} | found
-    raise InvalidOption(f"{space} is not supported; supported are {OBSERVATIONS}")
+    raise InvalidOption(f"{space} is not supported; supported: {OBSERVATIONS}")
 
 
-def space_of_json(content: Mapping[str, Any]) -> gymnasium.Space[Any]:
+def space_of_json(content: Mapping[str, Any]) -> gymnasium.Space:
     """The space that `space_to_json` wrote down."""
     kind = content["kind"]
     if kind == "Text":

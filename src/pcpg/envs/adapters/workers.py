@@ -1,32 +1,30 @@
 """Environments in processes of their own: they have a time limit, die with the process that trains, and are replaced.
 
 Each process plays whole episodes by itself, from their seeds; results are put in the order of the episodes, and so do
-not depend on how many processes there are, where they are or which of them played what. A process that ends while it
-plays is started again, and its episode is played again from its start: nobody who trains notices but for a warning. One
-that ends again, raises, or does not answer in time stops the training.
+not depend on the number of processes, their place or their share of the work. A process that dies while it plays is
+replaced, and its episode is replayed from its start; training only notices a warning. If it dies again, raises, or does
+not answer in time, training stops.
 """
 
+import abc
 import atexit
 import contextlib
-import ctypes
 import multiprocessing
 import os
 import signal
-import sys
-import threading
 import time
-import traceback
+import typing
 import warnings
 import weakref
 from collections.abc import Callable, Sequence
 from multiprocessing import connection
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from gymnasium.vector.utils import CloudpickleWrapper
 
-from pcpg.envs.adapters.players import PlainPlayers
-from pcpg.envs.adapters.spaces import Actions, Observations
+from pcpg.envs.adapters import worker_process
+from pcpg.envs.adapters.worker_process import Answer, Beat, Stage
 from pcpg.envs.host import EnvironmentFailed, Moved
 
 START = 600.0
@@ -34,46 +32,49 @@ START = 600.0
 PATIENCE = 10.0
 """Seconds that a process has to close its environment before it is killed."""
 
-Stage = tuple[Callable[[], Any], Observations, Actions]
-"""What a worker needs: how the environment is made, seen and moved."""
-
-
-class EnvWorker(Protocol):
-    """Somebody with an environment, in another process."""
-
-    is_hung: bool
-
-    def is_started(self) -> bool:
-        """Whether its environment is made."""
-        ...
-
-    def send(self, what: str, value: Any) -> None:
-        """Ask for something; one that has ended is noticed when it is to answer."""
-        ...
-
-    def receive(self, timeout: float) -> Any:
-        """The next answer; `WorkerEnded` where the process has ended."""
-        ...
-
-    def ask_to_close(self) -> None:
-        """Let the environment close itself."""
-        ...
-
-    def end(self, patience: float) -> str:
-        """Wait until it has ended, or end it; how it ended."""
-        ...
-
-    def kill(self) -> None:
-        """End it at once."""
-        ...
-
 
 class WorkerEnded(Exception):
     """A worker's process has ended."""
 
 
-class Beat(int):
-    """Not an answer yet: the step at which a worker is."""
+class EnvWorker(abc.ABC):
+    """Somebody with an environment, in another process."""
+
+    is_started = False  # its environment is made
+    is_hung = False  # it did not answer in time
+
+    @abc.abstractmethod
+    def send(self, what: str, value: object) -> None:
+        """Ask for something; one that has ended is noticed when it is to answer."""
+
+    @abc.abstractmethod
+    def next_answer(self, seconds: float | None) -> Answer | None:
+        """The next answer, None where it takes too long; `WorkerEnded` where the process has ended."""
+
+    @abc.abstractmethod
+    def end(self, patience: float) -> str:
+        """Wait until it has ended, or end it; how it ended."""
+
+    @abc.abstractmethod
+    def kill(self) -> None:
+        """End it at once, and all that its environment started."""
+
+    def receive(self, timeout: float) -> Any:
+        """The next answer, if it is a good one."""
+        found = self.next_answer((timeout if self.is_started else START) or None)
+        if found is None:
+            raise self.hung(timeout)
+        is_fine, answer, where = found
+        if not is_fine:
+            raise EnvironmentFailed(answer, where)
+        self.is_started = True
+        return answer
+
+    def hung(self, limit: float) -> EnvironmentFailed:
+        """End it, since it did not answer in time; what is to be said of it."""
+        self.is_hung = True
+        self.kill()
+        return EnvironmentFailed(f"it did not answer within {limit:g} s (--env.step-timeout) and was stopped")
 
 
 class WorkerPlayers:
@@ -84,8 +85,8 @@ class WorkerPlayers:
         stage: Stage,
         count: int,
         timeout: float = 0.0,
-        hire: "Callable[[Stage, int], Any] | None" = None,
-        ready: "Callable[[list[Any], float | None], list[Any]] | None" = None,
+        hire: Callable[[Stage, int], Any] | None = None,
+        ready: Callable[[list[Any], float | None], list[Any]] | None = None,
     ) -> None:
         _, self.observations, self.actions = stage
         self.timeout, self._stage, self._hire, self._ready = timeout, stage, hire or Worker, ready or ready_workers
@@ -101,10 +102,10 @@ class WorkerPlayers:
         """The place at which something may just have gone wrong."""
         return self._where
 
-    def play(self, perform: Callable[..., Any], shared: Any, tasks: Sequence[Any]) -> list[Any]:
+    def play(self, perform: Callable[..., object], shared: object, tasks: Sequence[object]) -> list[Any]:
         """What `perform(player, shared, task)` gives for each task; each worker takes the next as soon as it is free.
 
-        Of several episodes that fail the first is told, whichever came first in time.
+        If several episodes fail, the first in order is reported, whichever failed first in time.
         """
         return _Play(self, perform, shared, tasks).results()
 
@@ -129,8 +130,9 @@ class WorkerPlayers:
     def close(self) -> None:
         """Close the environments and end their processes."""
         for worker in self._workers:
-            worker.ask_to_close()
-        # One that hangs does not listen, and those beside it may hang as well.
+            with contextlib.suppress(Exception):  # it may be gone, and where it was too
+                worker.send("close", None)
+        # A hanging worker does not listen, and the others may hang as well.
         is_hung = any(worker.is_hung for worker in self._workers)
         limit = time.monotonic() + (1.0 if is_hung else PATIENCE)
         for worker in self._workers:
@@ -143,13 +145,15 @@ class WorkerPlayers:
                 pass
             return found
         except WorkerEnded:
-            raise EnvironmentFailed(f"its process ended ({self._workers[number].end(1.0)})") from None
+            raise EnvironmentFailed(f"its process died ({self._workers[number].end(1.0)})") from None
 
 
 class _Play:
     """Some episodes at work."""
 
-    def __init__(self, players: WorkerPlayers, perform: Callable[..., Any], shared: Any, tasks: Sequence[Any]) -> None:
+    def __init__(
+        self, players: WorkerPlayers, perform: Callable[..., object], shared: object, tasks: Sequence[object]
+    ) -> None:
         self.players, self.perform, self.shared, self.tasks = players, perform, shared, tasks
         self.found: list[Any] = [None] * len(tasks)
         self.at: dict[int, int] = {}  # by worker, the task that it plays
@@ -205,13 +209,13 @@ class _Play:
         """A new process in place of one that ended, which plays the same episode; once."""
         how = self.players._workers[number].end(1.0)
         if task in self.replaced:
-            return self._fail(number, task, EnvironmentFailed(f"its process ended, twice at the same place ({how})"))
+            return self._fail(number, task, EnvironmentFailed(f"its process died twice at the same step ({how})"))
         self.replaced.add(task)
         self.players._workers[number] = self.players._hire(self.players._stage, number)
         self.knowing.discard(number)
         self._send(number, task)
         warnings.warn(
-            f"worker {number} ended ({how}) and was replaced; its episode was played again from its seed",
+            f"worker {number} died ({how}) and was replaced; its episode was replayed from its seed",
             RuntimeWarning,
             stacklevel=2,
         )
@@ -230,68 +234,50 @@ class _Play:
     def _look_at_the_clock(self) -> None:
         for number, task in list(self.at.items()):
             worker = self.players._workers[number]
-            limit = self.players.timeout if worker.is_started() else START  # a start is none of a step's time
+            limit = self.players.timeout if worker.is_started else START  # a start is none of a step's time
             if limit and time.monotonic() - self.steps[number][1] > limit:
-                worker.is_hung = True
-                worker.kill()
-                text = f"it did not answer within {limit:g} s (--env.step-timeout), and was ended"
-                self._fail(number, task, EnvironmentFailed(text))
+                self._fail(number, task, worker.hung(limit))
 
 
-class Worker:
+class Worker(EnvWorker):
     """A process with an environment, and the pipe to it."""
 
     def __init__(self, stage: Stage, number: int) -> None:
         # Not by fork: JAX has threads, and a copy of a process with threads may hang.
         context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["__main__", __name__])  # imported once, for all workers
+        context.set_forkserver_preload(["__main__", worker_process.__name__])  # imported once, for all workers
         self.pipe, theirs = context.Pipe()
-        carried = CloudpickleWrapper(lambda: stage)  # pyright: ignore[reportArgumentType]
+        carried = CloudpickleWrapper(typing.cast(Any, lambda: stage))
         with warnings.catch_warnings(action="ignore"):
-            self.process = context.Process(target=_work, args=(theirs, carried), name=f"pcpg-{number}", daemon=True)
+            arguments = {"target": worker_process.work, "args": (theirs, carried), "name": f"pcpg-{number}"}
+            self.process = context.Process(**arguments, daemon=True)
             self.process.start()
         theirs.close()
-        self._is_ready = self.is_hung = False
         _ALIVE.add(self)
 
-    def send(self, what: str, value: Any) -> None:
-        with contextlib.suppress(OSError):  # one that has ended is noticed when it is to answer
+    def send(self, what: str, value: object) -> None:
+        with contextlib.suppress(OSError):
             self.pipe.send((what, value))
 
-    def is_started(self) -> bool:
-        """Whether its environment is made."""
-        return self._is_ready
-
-    def receive(self, timeout: float) -> Any:
-        """What it says next; `WorkerEnded` where the process has ended."""
+    def next_answer(self, seconds: float | None) -> Answer | None:
         try:
-            if not self.pipe.poll((timeout if self._is_ready else START) or None):
-                self.is_hung = True
-                self.kill()
-                raise EnvironmentFailed(f"it did not answer within {timeout:g} s (--env.step-timeout), and was ended")
-            is_fine, answer, where = self.pipe.recv()
+            return self.pipe.recv() if self.pipe.poll(seconds) else None
         except (EOFError, OSError) as error:
             raise WorkerEnded from error
-        if not is_fine:
-            raise EnvironmentFailed(answer, where)
-        self._is_ready = True
-        return answer
-
-    def ask_to_close(self) -> None:
-        self.send("close", None)
 
     def end(self, patience: float) -> str:
         self.process.join(patience)
         code = self.process.exitcode
         self.kill()
-        return _ending(code)
+        if code is None:
+            return "unknown cause"
+        return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
 
     def kill(self) -> None:
-        """End the process and all that its environment started."""
         pid = self.process.pid
         with contextlib.suppress(OSError, ValueError):
             if pid is not None:
-                os.killpg(pid, signal.SIGKILL)  # a group of its own, see _work
+                os.killpg(pid, signal.SIGKILL)  # a group of its own, see worker_process
         with contextlib.suppress(OSError, ValueError):
             if self.process.is_alive():
                 self.process.kill()
@@ -302,8 +288,8 @@ class Worker:
 
 def ready_workers(workers: list[Worker], timeout: float | None) -> list[Worker]:
     """Those that have something to say, waited for until one has."""
-    by_pipe = {worker.pipe: worker for worker in workers}
-    return [by_pipe[pipe] for pipe in connection.wait(list(by_pipe), timeout)]  # pyright: ignore
+    able = connection.wait([worker.pipe for worker in workers], timeout)
+    return [worker for worker in workers if worker.pipe in able]
 
 
 _ALIVE: "weakref.WeakSet[Worker]" = weakref.WeakSet()
@@ -313,101 +299,3 @@ _ALIVE: "weakref.WeakSet[Worker]" = weakref.WeakSet()
 def _end_all() -> None:
     for worker in list(_ALIVE):
         worker.kill()
-
-
-def _ending(code: int | None) -> str:
-    if code is None:
-        return "how is unknown"
-    return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-
-
-# In the process of an environment.
-
-
-class Player(PlainPlayers):
-    """The one environment of a worker; it says at which step it is, where somebody wants to know."""
-
-    def __init__(self, stage: Stage, beat: Callable[[int], None] = lambda step: None) -> None:
-        make, observations, actions = stage
-        super().__init__([make()], observations, actions)
-        self.beat, self.is_watched = beat, False
-        self._perform: Any = None
-        self._shared: Any = None
-
-    def step(self, actions: np.ndarray, alive: np.ndarray) -> Moved:
-        """Move the environment."""
-        moved = super().step(actions, alive)
-        if self.is_watched:
-            self.beat(self._step)
-        return moved
-
-    def answer(self, what: str, value: Any) -> tuple[bool, Any, dict[str, int]]:
-        """Whether it went well, what came of it or went wrong, and where."""
-        try:
-            if what == "reset":
-                return True, self.reset(value), {}
-            if what == "step":
-                return True, self.step(*value), {}
-            shared, task, self.is_watched = value
-            if shared is not None:
-                self._perform, self._shared = shared
-            return True, self._perform(self, self._shared, task), {}
-        except Exception as error:
-            cause = error.__cause__ if isinstance(error, EnvironmentFailed) and error.__cause__ is not None else error
-            return False, said(cause), {"step": self._step}
-
-
-def said(error: BaseException) -> str:
-    """An exception with the line that raised it."""
-    frames = traceback.extract_tb(error.__traceback__)
-    place = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
-    return f"{type(error).__name__}: {error}{place}"
-
-
-def _work(pipe: Any, stage: Any) -> None:
-    """Make an environment, and do what the pipe says until it says close, or until the other end is gone."""
-    _leave_signals_to_the_parent()
-    _die_with_the_parent()
-    player = None
-    try:
-        try:
-            player = Player(stage(), lambda step: pipe.send((True, Beat(step), {})))
-            pipe.send((True, Beat(0), {}))
-        except Exception as error:
-            pipe.send((False, said(error), {}))
-            return
-        while True:
-            what, value = pipe.recv()
-            if what == "close":
-                return
-            pipe.send(player.answer(what, value))
-    except (EOFError, OSError):
-        return  # the one that trains is gone
-    finally:
-        if player is not None:
-            player.close()
-
-
-def _leave_signals_to_the_parent() -> None:
-    """A round is finished first; whoever trains ends this process. A group of its own, so that its children go too."""
-    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
-        if hasattr(signal, name):
-            signal.signal(getattr(signal, name), signal.SIG_IGN)
-    with contextlib.suppress(OSError):
-        os.setpgid(0, 0)
-
-
-def _die_with_the_parent() -> None:
-    """End this process, hung or not, as soon as the one that trains has ended, however it did."""
-    if sys.platform == "linux":
-        with contextlib.suppress(OSError, AttributeError):  # of the fork server, which ends with the trainer
-            ctypes.CDLL(None).prctl(1, signal.SIGKILL)
-    parent = multiprocessing.parent_process()
-    if parent is None:
-        return
-
-    def watch() -> None:
-        connection.wait([parent.sentinel])
-        os.killpg(0, signal.SIGKILL)
-
-    threading.Thread(target=watch, daemon=True).start()

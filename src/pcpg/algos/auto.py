@@ -1,0 +1,153 @@
+"""The algorithm and settings that a look chooses if only the environment is given.
+
+| seen                                                                 | chosen                                    |
+|----------------------------------------------------------------------|-------------------------------------------|
+| one-hot observations, or ones that repeat in episodes that start in  | `pcpg-replay`                             |
+| the same state                                                       |                                           |
+| random actions find something good in one episode of twenty, or more | `pcpg` that begins with the reward; where |
+|                                                                      | layouts change, it stays with the reward  |
+| at most four entries that are not noise, or observations that repeat | `pcpg-replay`, which ignores the noise    |
+| apart from noise, in episodes that start in the same state           |                                           |
+| long observations that differ after every reset: layouts that change | `ppo-e3b`                                 |
+| all others                                                           | `pcpg` that begins with the reward        |
+
+The first matching row decides; `pcpg-replay` needs discrete actions, or a grid of actions, with up to 1,024 choices. In
+addition, observations with entries far from 1 in size are normalised. Every choice is a setting of the run and can be
+given as a flag; any given algorithm or setting skips the look.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from pcpg.algos.look import LONGEST, Look, count_of, found_limit, look
+from pcpg.envs.host import HostEnvironment
+from pcpg.envs.options import NoTimeLimit
+from pcpg.envs.protocol import Environment
+from pcpg.envs.registry import make
+
+STEPS = 300_000
+"""Default environment steps per seed."""
+LOOK_SHARE = 0.02
+"""Share of the budget for the look."""
+LOOK_STEPS = int(LOOK_SHARE * STEPS)
+"""Steps of a look without a budget, as in a run without flags."""
+REPEATS = 0.1
+"""Maximum number of distinct observations per step that counts as repeating."""
+FEW = 4
+"""Maximum number of entries in which a kernel measures distances well."""
+LARGEST = 2**14
+"""Entries of an observation, a picture of 64 x 64 among them, that are compared with every landmark in good time."""
+LONG = 16
+"""Entries beyond which an observation may show a layout."""
+LIMIT = "max_steps"
+"""The option for the time limit of environments on the host."""
+PAYS = 0.05
+"""Minimum share of random episodes with something good for which a task begins with its reward."""
+SIZES = (0.1, 10.0)
+"""Range of the largest observation entry within which observations are not normalised."""
+REWARD_FIRST, REWARD_TRIED = 0.3, 0.15
+"""Share of the budget after which PPO must have improved on random play, or exploration begins: if random play finds
+reward, and if it does not."""
+
+
+class Choice(NamedTuple):
+    """An algorithm, changes to its settings, and why."""
+
+    algo: str
+    agent: Mapping[str, Mapping[str, object]]  # by the group of settings
+    because: str
+
+
+def choose(found: Look) -> Choice:
+    """The choice that follows from the measurements."""
+    same_start = not found.differs_after_reset and found.entries <= LARGEST
+    repeats = found.kind == "one-hot" or (same_start and found.distinct <= REPEATS * found.env_steps)
+    if repeats and not found.noise and found.can_keep:
+        return Choice("pcpg-replay", {}, "observations repeat, so past data can be reused")
+    changes = found.differs_after_reset and found.entries > LONG
+    if found.good >= PAYS and changes:
+        because = "random actions earn reward, and every reset changes the layout, so no cover could be reused"
+        return Choice("pcpg", _first(found, 1.0), because)
+    if found.good >= PAYS:
+        return Choice("pcpg", _first(found, REWARD_FIRST), "random actions earn reward, so the reward comes first")
+    lasting = found.entries - len(found.noise)
+    if lasting and (lasting <= FEW or repeats) and found.can_keep:
+        what = "observations are short" if lasting <= FEW else "observations repeat"
+        ignores = {"replay": {"ignored": found.noise}} if found.noise else {}
+        but = f" apart from {count_of(len(found.noise))} of noise" if found.noise else ""
+        return Choice("pcpg-replay", ignores, f"random actions find nothing good, and {what}{but}")
+    if changes:
+        return Choice(
+            "ppo-e3b", _sizes(found), "every reset changes the layout, so novelty is measured within an episode"
+        )
+    what = f"{count_of(len(found.noise))} of noise" if found.noise else f"observations have {found.entries} entries"
+    return Choice("pcpg", _first(found, REWARD_TRIED), f"{what}, so the reward is tried before a cover is built")
+
+
+def _first(found: Look, share: float) -> Mapping[str, Mapping[str, object]]:
+    """Settings of PC-PG that begins with the reward."""
+    to_beat = found.returns[1] + 3 * found.return_error
+    return {"explore": {"reward_first": share, "random_return": to_beat}} | _sizes(found)
+
+
+def _sizes(found: Look) -> dict[str, Mapping[str, object]]:
+    if found.kind == "image":
+        return {}  # networks scale them as they are
+    largest = max(abs(value) for value in found.observed)
+    low, high = SIZES
+    return {} if low <= largest <= high else {"ppo": {"normalise_observations": True}}
+
+
+class Looked(NamedTuple):
+    """The result of a look: its measurements, choice and steps."""
+
+    found: Look
+    choice: Choice | None  # None: an environment that is compiled, and has settings of its own
+    options: dict[str, object]  # of the environment, with a time limit where it has none of its own
+    env_steps: int
+    said: list[str]  # lines in addition to the measurements
+
+
+def look_and_choose(name: str, options: Mapping[str, object], most_steps: int = LOOK_STEPS, seed: int = 0) -> Looked:
+    """Look at an environment for at most so many steps if they hold two episodes, and choose."""
+    (env, is_endless), options, played, said = limited(name, options), dict(options), 0, []
+    if is_endless:
+        first = _looked_at(env, seed, most_steps // 2)
+        options[LIMIT], played = found_limit(first), first.env_steps
+        said = [f"no time limit declared; using {options[LIMIT]:,} steps (override with --env.{LIMIT})"]
+        env = make(name, **options)
+    found = _looked_at(env, seed, most_steps - played)
+    choice = choose(found) if isinstance(env, HostEnvironment) else None
+    return Looked(found, choice, options, played + found.env_steps, said)
+
+
+def limited(name: str, options: Mapping[str, object]) -> tuple[Environment, bool]:
+    """An environment, and whether it had to be given a time limit, since it has none of its own."""
+    try:
+        return make(name, **options), False
+    except NoTimeLimit:
+        return make(name, **{**options, LIMIT: LONGEST}), True
+
+
+def _looked_at(env: Environment, seed: int, most_steps: int) -> Look:
+    try:
+        return look(env, seed, most_steps)
+    finally:
+        if isinstance(env, HostEnvironment):
+            env.close()
+
+
+def chosen_line(choice: Choice) -> str:
+    """The choice in words, with the equivalent flags."""
+    return f"chosen: {' '.join(flags_of(choice))} ({choice.because})"
+
+
+def flags_of(choice: Choice) -> list[str]:
+    """The flags equivalent to a choice."""
+    words = [f"--algo {choice.algo}"]
+    for part, settings in choice.agent.items():
+        for name, value in settings.items():
+            flag = f"{part}.{name}".replace("_", "-")
+            listed = value if isinstance(value, tuple) else (value,)
+            words.append(f"--{flag}" if value is True else " ".join([f"--{flag}", *(f"{one:.6g}" for one in listed)]))
+    return words

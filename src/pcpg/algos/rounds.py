@@ -1,0 +1,61 @@
+"""The end of a round of any algorithm: the updated ledger, common metrics, and checks."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from pcpg.algorithm1 import Explored
+from pcpg.engine.play import Visits
+from pcpg.envs.protocol import Environment
+from pcpg.state import PHASES, NonFinite, Own, SeedState
+
+
+def after_round(env: Environment, state: SeedState[Own], done: Explored) -> tuple[SeedState[Own], dict[str, Any]]:
+    """The state with the round counted and its best policy kept, and the metrics that every round has."""
+    visits, output, ledger = done.seen, done.improved, state.ledger
+    reachable = env.reachable_cells(env.instance(state.seed))  # the grid cells of which `coverage` is a share
+    mean_return = float(np.mean(visits.returns, dtype=np.float64))
+    env_steps = ledger.env_steps + int(visits.env_steps) + (0 if output is None else int(output.env_steps))
+    seen = ledger.seen | (np.asarray(visits.cells) > 0)
+    metrics: dict[str, Any] = {
+        "seed": state.seed,
+        "round": state.round,
+        "phase": PHASES[state.phase],
+        "env_steps": int(env_steps),
+        "return": mean_return,
+    }
+    if reachable.any():
+        metrics["coverage"] = float(np.mean(seen[reachable]))
+    if output is not None:
+        metrics |= {f"train/{name}": value for name, value in output.metrics.items()}
+    state = state._replace(policy=done.policy)
+    if mean_return > ledger.best_return:
+        state = state._replace(best_policy=done.policy).noted(best_return=mean_return)
+    state = state.noted(
+        seen=seen,
+        last_return=mean_return,
+        env_steps=env_steps,
+        round=state.round + 1,
+        phase_round=int(ledger.phase_round) + 1,
+    )
+    return state, metrics
+
+
+def plain(metrics: Mapping[str, Any]) -> dict[str, Any]:
+    """Metrics as JSON values; a mean over nothing (no episode of that kind) is None."""
+    out: dict[str, Any] = {}
+    for name, value in metrics.items():
+        value = value if isinstance(value, str | int) else float(value)
+        out[name] = None if isinstance(value, float) and not np.isfinite(value) else value
+    return out
+
+
+def check_visits(state: SeedState[object], visits: Visits) -> None:
+    """Raise if the visits of a policy hold a number that is not finite."""
+    if not bool(visits.finite):
+        raise NonFinite(
+            f"seed {state.seed}: the visits of the newest policy contain a non-finite reward, observation or "
+            f"covariance in round {state.round}, after {int(state.ledger.env_steps):,} environment steps; "
+            "the last good checkpoint is kept"
+        )

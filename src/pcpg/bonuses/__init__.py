@@ -1,0 +1,1 @@
+"""Bonuses for novelty, one file each."""

@@ -1,0 +1,1 @@
+"""Programs and episodes, independent of the algorithm."""

@@ -1,0 +1,1 @@
+"""Values and visits over landmarks, for fits to kept data."""

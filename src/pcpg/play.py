@@ -1,0 +1,210 @@
+"""Whole episodes of a run's policies, played through Gymnasium's interface on any environment."""
+
+import dataclasses
+import importlib
+import subprocess
+import typing
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import gymnasium
+import numpy as np
+
+from pcpg.api import Policy, Run
+from pcpg.envs import registry
+from pcpg.envs.drawing import INK, WHITE, canvas, font
+from pcpg.envs.gymnasium_bridge import FunctionalEnv
+from pcpg.envs.host import HostEnvironment
+from pcpg.runs.disk import check_output
+from pcpg.runs.errors import MissingExtra, RunError
+
+Which = Literal["final", "best", "cover"]
+
+
+class CannotPlay(RunError):
+    """An environment or a policy that cannot be played as asked."""
+
+
+@dataclasses.dataclass
+class Episode:
+    """The record of one episode, in the environment's format."""
+
+    policy: int  # which of the policies that were given
+    seed: int  # of the environment's reset
+    observations: list[Any]  # one more than the rest: the true last one is there
+    actions: list[Any] = dataclasses.field(default_factory=list)
+    rewards: list[float] = dataclasses.field(default_factory=list)
+    terminated: list[bool] = dataclasses.field(default_factory=list)
+    truncated: list[bool] = dataclasses.field(default_factory=list)
+
+
+def playable_env(run: Run, seed: int, *, pictures: bool = False) -> gymnasium.Env:
+    """The environment of a run's seed behind Gymnasium's interface, as finished policies are evaluated on it."""
+    mode = "rgb_array" if pictures else None
+    env = run.env.evaluation_env
+    if isinstance(env, HostEnvironment):
+        return _adapted_env(run, mode)
+    with run.playable() as env:  # nothing to close: it is compiled
+        pass
+    if pictures and not env.can_render:
+        raise CannotPlay(f"{run.config.env} cannot draw its states, so it has no video")
+    known = {entry.id for entry in registry.spec()}
+    options = {field.name: getattr(env, field.name) for field in dataclasses.fields(typing.cast(Any, env))}
+    if run.config.env in known and type(registry.make(run.config.env)) is type(env):
+        # With a spec, from which others can make it again.
+        name = f"{FunctionalEnv.__module__}:pcpg/{run.config.env}"
+        return gymnasium.make(name, instance_seed=seed, render_mode=mode, **options)
+    return FunctionalEnv(env, instance_seed=seed, render_mode=mode)
+
+
+def _adapted_env(run: Run, mode: str | None) -> gymnasium.Env:
+    options = dict(run.config.env_options) | ({} if mode is None else {"render_mode": mode})
+    run.check_trust()
+    try:
+        with run.given.used(run.folder):
+            env = typing.cast(Any, registry.make(run.config.env, **options))
+            made = env.make()
+            env.close()  # the one that was made for its spaces
+    except (TypeError, ValueError) as error:
+        raise CannotPlay(f"{run.config.env} cannot be rendered: {error}") from error
+    if not isinstance(made, gymnasium.Env):
+        raise CannotPlay(f"{run.config.env} is a vector environment; a video needs a single one")
+    if mode is not None and made.render_mode != mode:
+        raise CannotPlay(
+            f"{run.config.env} does not render frames: its render mode is {made.render_mode!r}, expected {mode!r}"
+        )
+    return made
+
+
+def chosen_policies(run: Run, which: Which, seed: int | None = None) -> tuple[list[Policy], np.ndarray]:
+    """The final policy of a seed, its best, or those of its cover, with the weights by which they are drawn."""
+    run.check_seed(seed)
+    index = 0 if seed is None else run.config.seed_list.index(seed)
+    if which == "cover":
+        cover = run.covers[index]
+        return run.cover_policies(seed), np.asarray(cover.weights[: int(cover.size)])
+    return [(run.best_policies if which == "best" else run.policies)[index]], np.ones(1)
+
+
+def play(
+    env: gymnasium.Env,
+    policies: Sequence[Policy],
+    weights: np.ndarray,
+    episodes: int,
+    *,
+    greedy: bool = False,
+    max_steps: int | None = None,
+    first_seed: int = 0,
+    watch: Callable[[Episode], None] = lambda episode: None,
+) -> Iterator[Episode]:
+    """Episodes of policies drawn by their weights; `watch` is called at the start and after every step.
+
+    Episode i resets the environment with seed `first_seed + i`. The time limit `max_steps` truncates.
+    """
+    rng = np.random.default_rng(first_seed)
+    for number in range(episodes):
+        chosen = int(rng.choice(len(policies), p=weights / weights.sum()))
+        observation, _ = env.reset(seed=first_seed + number)
+        episode = Episode(chosen, first_seed + number, [observation])
+        watch(episode)
+        while not episode.actions or not (episode.terminated[-1] or episode.truncated[-1]):
+            action = policies[chosen].act(episode.observations[-1], greedy=greedy)
+            observation, reward, terminated, truncated, _ = env.step(action)
+            episode.observations.append(observation)
+            episode.actions.append(action)
+            episode.rewards.append(float(reward))
+            episode.terminated.append(bool(terminated))
+            is_over = max_steps is not None and len(episode.actions) >= max_steps
+            episode.truncated.append(bool(truncated) or (is_over and not terminated))
+            watch(episode)
+        yield episode
+
+
+FOOT = 24
+"""Height of the strip with the text below each picture."""
+
+
+def check_video(path: Path) -> None:
+    """Refuse invalid paths before anything is played."""
+    if path.suffix not in (".gif", ".mp4"):
+        raise CannotPlay(f"a video is a .gif or an .mp4 file, got {path.name!r}")
+    if not path.resolve().parent.is_dir():
+        raise CannotPlay(f"cannot write the video {path}: the folder {path.parent} does not exist")
+    check_output(path, b"GIF8" if path.suffix == ".gif" else b"ftyp")
+    if path.suffix == ".mp4":
+        _ffmpeg()
+
+
+def record(
+    run: Run, policy: Policy, seed: int, *, episodes: int = 1, greedy: bool = False, max_frames: int = 600
+) -> tuple[list[np.ndarray], list[float]]:
+    """Frames of a policy's episodes, at most `max_frames`, and the returns of the episodes that they show."""
+    env = playable_env(run, seed, pictures=True)
+    frames: list[np.ndarray] = []
+    returns: list[float] = []
+
+    def watch(episode: Episode) -> None:
+        if len(frames) < max_frames:
+            text = f"episode {len(returns) + 1}   step {len(episode.actions)}   return {sum(episode.rewards):.2f}"
+            frames.append(captioned(np.asarray(env.render()), text))
+
+    limit = run.env.evaluation_env.max_steps
+    try:
+        for episode in play(env, [policy], np.ones(1), episodes, greedy=greedy, max_steps=limit, watch=watch):
+            returns.append(sum(episode.rewards))
+            if len(frames) >= max_frames:
+                break
+            frames += [frames[-1]] * 5  # a moment to see how the episode ended
+    finally:
+        env.close()
+    return frames[:max_frames], returns
+
+
+def captioned(picture: np.ndarray, text: str) -> np.ndarray:
+    """A picture with a line of text below; sizes are even, as video formats want them."""
+    from PIL import Image
+
+    height, width = picture.shape[:2]
+    wide = max(width, 260)
+    image, pen = canvas(wide + wide % 2, height + FOOT + height % 2)
+    image.paste(Image.fromarray(picture), ((wide - width) // 2, 0))
+    pen.rectangle((0, height, image.width, image.height), fill=WHITE)
+    pen.text((8, height + 5), text, fill=INK, font=font(12))
+    return np.asarray(image)
+
+
+def write_video(frames: Sequence[np.ndarray], path: Path, fps: float = 15.0) -> None:
+    """Write pictures of one size as a GIF that repeats, or as an MP4."""
+    check_video(path)
+    if path.suffix == ".mp4":
+        _write_mp4(frames, path, fps)
+        return
+    from PIL import Image
+
+    images = [Image.fromarray(frame) for frame in frames]
+    # One palette for all frames, from samples of the whole video: colours neither flicker nor get lost.
+    some = np.linspace(0, len(frames) - 1, 12).round().astype(int)
+    palette = Image.fromarray(np.concatenate([frames[index] for index in some])).quantize(256)
+    quantized = [image.quantize(palette=palette, dither=Image.Dither.NONE) for image in images]
+    hundredths = max(2, round(100 / fps))  # the unit of time of a GIF
+    quantized[0].save(path, save_all=True, append_images=quantized[1:], duration=hundredths * 10, loop=0)
+
+
+def _write_mp4(frames: Sequence[np.ndarray], path: Path, fps: float) -> None:
+    height, width = frames[0].shape[:2]
+    raw = ["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{width}x{height}", "-r", str(fps), "-i", "-"]
+    made = ["-c:v", "libx264", "-pix_fmt", "yuv420p", "-movflags", "+faststart", str(path)]
+    command = [_ffmpeg().get_ffmpeg_exe(), "-y", "-loglevel", "error", *raw, *made]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        # In one call: ffmpeg reads while this writes, and its messages are short.
+        _, complaint = process.communicate(b"".join(np.ascontiguousarray(frame).tobytes() for frame in frames))
+    if process.returncode:
+        raise CannotPlay(f"ffmpeg could not write {path}: {complaint.decode(errors='replace').strip()}")
+
+
+def _ffmpeg() -> Any:
+    try:
+        return importlib.import_module("imageio_ffmpeg")
+    except ImportError as error:
+        raise MissingExtra("video", "an MP4 video") from error

@@ -1,0 +1,1 @@
+"""The laboratory: sweeps over many runs, and every claim from one command."""

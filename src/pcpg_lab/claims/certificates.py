@@ -1,0 +1,209 @@
+"""`pcpg reproduce certificates`: how often the bounds of `pcpg theory certify` hold, and how near they are.
+
+Each case is certified on many runs; its record grows with them, so it can be stopped and resumed.
+"""
+
+import dataclasses
+import json
+import time
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from rich.console import Console
+
+from pcpg.reports.statistics import wilson
+from pcpg_lab.claims.records import (
+    Columns,
+    Record,
+    Scale,
+    origin,
+    refuse_unknown,
+    table_of,
+    write_record,
+    write_results,
+)
+from pcpg_lab.cli.reproduce import say_stopped, show
+from pcpg_lab.sweeps.crew import DONE, Boss, Job, Outcome, Task, map_tasks
+from pcpg_lab.sweeps.local import engine_for_calls
+from pcpg_theory import certificate
+
+NUMBERS = ("bound", "gap", "trivial", "optimal")
+
+
+class Case(NamedTuple):
+    """An MDP, and the changes to its preset."""
+
+    name: str
+    mdp: str
+    horizon: int | None
+    runs: int
+    options: dict[str, object] = {}  # noqa: RUF012  # a default of a tuple's field, which nobody changes
+
+
+CLOSE = {"M": 5000, "estimate": "discounted"}
+CASES = (
+    Case("lock-4", "lock", 4, 1000),
+    Case("lock-6", "lock", 6, 200),
+    Case("lock-8", "lock", 8, 200),
+    Case("lock-4-close", "lock", 4, 200, CLOSE),
+    Case("lock-6-close", "lock", 6, 200, CLOSE),
+    Case("lock-8-close", "lock", 8, 200, CLOSE),
+    Case("linear", "linear", None, 200),
+    Case("aggregated", "aggregated", None, 1000),
+)
+SMOKE = (Case("linear", "linear", None, 2, {"M": 50}),)
+
+
+@dataclasses.dataclass(frozen=True)
+class ReproduceCertificates:
+    """How often the certified bounds of a run hold, and how tight they are."""
+
+    scale: Scale = "laptop"
+    """smoke: two short runs; laptop and paper: 200 runs of each case, 1,000 of the cheap ones."""
+    cases: tuple[str, ...] = ()
+    """Which cases; by default all."""
+    delta: float = 0.05
+    """A bound may fail with this probability."""
+    out: str = "results/certificates"
+    """Folder of the results; runs found there are reused."""
+    jobs: int = 0
+    """Number of processes; by default one per core."""
+    json: bool = False
+    """Print one JSON object to stdout and everything else to stderr."""
+
+    def __post_init__(self) -> None:
+        refuse_unknown("case", self.cases, [case.name for case in self._all])
+        if self.jobs < 0:
+            raise ValueError(f"jobs must be 0 (one per core) or more, got {self.jobs}")
+        if not 0.0 < self.delta < 1.0:
+            raise ValueError(f"delta must be a probability, above 0 and below 1, got {self.delta}")
+
+    def __call__(self, console: Console) -> int:
+        out = Path(self.out)
+        try:
+            for case in self._all:
+                if not self.cases or case.name in self.cases:
+                    run_case(case, self.delta, out, self.jobs, self._command)
+                    console.print(f"{case.name}: done", highlight=False)
+        except KeyboardInterrupt:
+            return say_stopped(console)
+        summary = write_all(out)
+        return show(console, summary, table(summary), out, self.json)
+
+    @property
+    def _all(self) -> tuple[Case, ...]:
+        return SMOKE if self.scale == "smoke" else CASES
+
+    @property
+    def _command(self) -> str:
+        delta = f" --delta {self.delta:g}" if self.delta != type(self).delta else ""
+        return f"pcpg reproduce certificates --scale {self.scale}{delta}"
+
+
+def run_case(case: Case, delta: float, out: Path, jobs: int, command: str) -> Record:
+    """The record of a case with all its runs; missing ones are made now, and kept in the order of their seeds."""
+    path = out / "cases" / f"{case.name}.json"
+    arguments = {"mdp": case.mdp, "horizon": case.horizon, "options": dict(case.options), "delta": delta}
+    record: Record = {"name": case.name, "arguments": arguments, "seconds": 0.0, "runs": []}
+    if path.exists():
+        record = json.loads(path.read_text())
+        if record["arguments"] != arguments:
+            raise ValueError(f"{path} was made with other settings: choose another --out")
+    found: dict[int, Outcome] = {}
+
+    def done(task: Task, outcome: Outcome) -> tuple[()]:
+        found[task.job["seed"]] = outcome
+        while (ready := found.pop(len(record["runs"]), None)) is not None:
+            record["runs"].append(ready["run"])
+            record["seconds"] = round(record["seconds"] + ready["core_seconds"], 1)
+            write_record(path, record | origin("cpu", command))
+        return ()
+
+    missing = range(len(record["runs"]), case.runs)
+    job = {"does": f"{__name__}:certify", **arguments}
+    map_tasks(engine_for_calls(jobs, out), [Task(f"{case.name}, seed {s}", job | {"seed": s}) for s in missing], done)
+    return record
+
+
+def certify(job: Job, boss: Boss) -> Outcome:
+    """One run of a case and its certificate."""
+    started = time.process_time()
+    made, mdp, _ = certificate.certified_run(
+        job["mdp"], job["horizon"], "sampled", job["seed"], job["delta"], **job["options"]
+    )
+    numbers = {key: round(float(getattr(made, key)), 6) for key in NUMBERS}
+    terms = {key: round(float(value), 6) for key, value in made.measured._asdict().items()}
+    run = {"seed": job["seed"], "mdp": mdp, "holds": bool(made.holds), **numbers, "terms": terms}
+    return {"state": DONE, "run": run, "core_seconds": time.process_time() - started}
+
+
+def summarise(record: Record) -> Record:
+    """Medians of a case and the share of its bounds that hold, with its 95% interval."""
+    runs = record["runs"]
+    held = sum(run["holds"] for run in runs)
+    _, low, high = wilson(held, len(runs))
+    return {
+        "name": record["name"],
+        "mdp": runs[0]["mdp"],
+        "options": record["arguments"]["options"],
+        "delta": record["arguments"]["delta"],
+        "runs": len(runs),
+        "hold": held,
+        "share": [low, high],
+        "below_trivial": sum(run["bound"] < run["trivial"] for run in runs),
+        "below_optimal": sum(run["bound"] < run["optimal"] for run in runs),
+        **{key: float(np.median([run[key] for run in runs])) for key in NUMBERS},
+        "terms": {key: float(np.median([run["terms"][key] for run in runs])) for key in runs[0]["terms"]},
+        **{key: record[key] for key in ("seconds", "command", "commit", "device", "time")},
+    }
+
+
+def _term(name: str, case: Record) -> str:
+    return f"{case['terms'][name]:.2g}"
+
+
+COLUMNS: Columns = {
+    "MDP": lambda case: case["mdp"],
+    "critic": lambda case: f"{case['options']['M']} pairs" if "M" in case["options"] else "preset",
+    "bound": lambda case: f"{case['bound']:.3g}",
+    "in truth": lambda case: f"{case['gap']:.3g}",
+    "1/(1-gamma)": lambda case: f"{case['trivial']:.3g}",
+    "V*": lambda case: f"{case['optimal']:.3g}",
+    **{name: partial(_term, name) for name in certificate.Terms._fields},
+    "below V*": lambda case: f"{case['below_optimal']}/{case['runs']}",
+    "hold": lambda case: f"{case['hold']}/{case['runs']}",
+}
+
+
+def table(summary: Record) -> str:
+    """The summary as Markdown."""
+    lines = table_of(COLUMNS, {"cells": summary["cases"]})
+    made = [
+        f"- {case['mdp']}: `{case['command']}`, {_seconds(case)}commit {str(case['commit'])[:7]}, {case['device']}, "
+        f"{case['time'][:10]}"
+        for case in summary["cases"]
+    ]
+    said = [
+        "V* - V of the returned policy is at most `bound` with probability 1 - delta over fresh episodes that compare",
+        "policies; medians over runs with seeds from 0 on. V* is the largest gap there can be, since rewards are not",
+        "negative: a bound below it says something.",
+        "",
+        *made,
+        "",
+    ]
+    return "\n".join([lines, *said])
+
+
+def _seconds(case: Record) -> str:
+    return "" if case["seconds"] is None else f"{case['seconds']:.0f} core-seconds, "
+
+
+def write_all(out: Path) -> Record:
+    """Write summary.json and table.md from the cases that are kept; the summary."""
+    order = [case.name for case in (*CASES, *SMOKE)]
+    records = [json.loads(path.read_text()) for path in (out / "cases").glob("*.json")]
+    summary = {"cases": [summarise(record) for record in sorted(records, key=lambda r: order.index(r["name"]))]}
+    write_results(out, summary, "# Certificates\n\n" + table(summary))
+    return summary

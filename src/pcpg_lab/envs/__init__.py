@@ -1,0 +1,1 @@
+"""Environments of others and of our own for the experiments; nothing here is imported before it is asked for."""

@@ -1,0 +1,69 @@
+"""LSVI-UCB, which stands beside the table: optimistic value iteration by ridge regression on features, for episodes.
+
+Its stationary, discounted form on MDPs whose states do not hold their time is `examples.lsvi_ucb`.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from pcpg_theory.critic import ridge_regression
+from pcpg_theory.learners import tables
+from pcpg_theory.learners.layout import Episodes
+from pcpg_theory.mdp import Array
+
+
+def bonus_factor(dim: int, horizon: int, steps: int, p: float) -> float:
+    """The factor beta = d L sqrt(ln(2 d T / p)), the paper's for c = 1."""
+    return dim * horizon * float(np.sqrt(np.log(2.0 * dim * steps / p)))
+
+
+@dataclass(eq=False)
+class LSVIUCB(tables.ModelLearner):
+    """LSVI-UCB, least-squares value iteration with upper confidence bounds (Jin, Yang, Wang and Jordan 2019).
+
+        Lambda_h = lambda I + sum phi phi',   w_h = Lambda_h^-1 sum phi (r + V_{h+1}(s'))      over all episodes
+        Q_h = min(w_h' phi + scale beta sqrt(phi' Lambda_h^-1 phi), L - h),   V_h = max_a Q_h,   greedy play
+        beta = c d L sqrt(ln(2 d T / p)),   lambda = scale^2
+
+    The paper's lambda is 1. It shrinks values by up to lambda / (N + lambda), which beta sqrt(1 / (N + lambda)) must
+    make up for: with a smaller beta alone optimism turns into pessimism, so lambda shrinks with its square. T are the
+    samples so far, where the paper knows the total. Its c is an absolute constant that the theorem leaves open;
+    scale = 1 sets it to one. phi(s, a) is given, [S, A, d] over observed states of all layers, or one-hot on the pairs
+    of a layer: then d = W A, W states in a layer, Lambda is diagonal, and a pair that was not tried, which the paper's
+    beta puts at the upper cut, stays there whatever the scale.
+    """
+
+    delta: float = 0.1
+    phi: ArrayLike | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        layout = self.layout
+        self.features = None if self.phi is None else tables.features(layout, self.phi)
+        self.dim = layout.width * layout.num_actions if self.features is None else self.features.shape[-1]
+        self.Q = tables.highest(layout, self.n)
+        self.pi = tables.greedy(self.Q)
+
+    def learn(self, episodes: Episodes) -> None:
+        """Count an episode and regress again, from the last step to the first."""
+        self.count(episodes)
+        layout, counts = self.layout, self.counts
+        beta = self.scales * bonus_factor(self.dim, layout.horizon, self.steps, self.delta)
+        ridge = self.scales**2
+
+        def q(here: slice, _: slice, V: Array) -> Array:
+            visits = counts.visits[:, here]
+            sums = counts.rewards[:, here] + tables.expected(counts.successors, here, V)
+            if self.features is None:
+                mean, form = np.where(visits > 0.0, sums, np.inf) / (visits + ridge), 1.0 / (visits + ridge)
+            else:
+                phi, each = self.features[here], zip(visits, ridge[:, 0, 0], strict=True)
+                found = [ridge_regression(phi, count, float(one)) for count, one in each]
+                mean = np.stack([one.mean(total) for one, total in zip(found, sums, strict=True)])
+                form = np.stack([one.form for one in found])
+            return np.minimum(mean + beta * np.sqrt(form), self.top[here])
+
+        self.Q = tables.backward(layout, self.Q.shape, q)
+        self.pi = tables.greedy(self.Q)

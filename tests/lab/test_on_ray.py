@@ -1,0 +1,99 @@
+"""A cluster of three nodes on this machine: the bytes of plain runs, though a node is killed in the middle."""
+
+import importlib.util
+import os
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pcpg.api import train
+from pcpg.envs.adapters.names import workers_on
+from pcpg_lab.sweeps.on_ray import RayEngine
+from pcpg_lab.sweeps.plan import plan_of
+from pcpg_lab.sweeps.status import SweepFolder
+from pcpg_lab.sweeps.sweep import run_sweep
+from pcpg_lab.table1.cells import Store, measure, run_cells
+from pcpg_lab.table1.plan import first_cells
+from pcpg_lab.table1.settings import SETTINGS
+from tests.envs.test_workers import env_of, played, same
+from tests.lab.test_sweep import KEPT
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(900),  # a cluster starts a dozen processes: minutes on a machine that has other work
+    pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed: pip install 'pcpg[ray]'"),
+    pytest.mark.filterwarnings("ignore"),  # Ray's own
+]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    """Three nodes of one core each."""
+    import ray
+    from ray.cluster_utils import Cluster
+
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    here: dict[str, Any] = {"num_cpus": 1, "object_store_memory": 100 << 20}
+    made = Cluster(initialize_head=True, head_node_args=here | {"include_dashboard": False})
+    made.others = [made.add_node(**here) for _ in range(2)]
+    ray.init(address=made.address, log_to_driver=False, logging_level="ERROR")
+    yield made
+    ray.shutdown()
+    made.shutdown()
+
+
+def test_workers_on_a_cluster_play_the_episodes_of_local_ones_though_two_are_killed(cluster: Any):
+    import ray
+
+    local, away = env_of(1), env_of(3)
+    try:
+        alone = played(local)
+        with workers_on("ray"):
+            assert same(played(away), alone)
+            for worker in away.players._workers[:2]:
+                ray.kill(worker.actor)
+            assert same(played(away), alone)
+    finally:
+        local.close()
+        away.close()
+    assert alone.alive.any() and np.isfinite(alone.observations).all()
+
+
+def test_cells_of_table_1_measure_the_same_on_a_cluster(cluster: Any, tmp_path: Path):
+    cells = [cell for cell in first_cells(SETTINGS["smoke"], ["psrl"], ["A"]) if cell.kind == "theory"][:2]
+    found = run_cells(cells, lambda record: [], Store(tmp_path, ""), 0, lambda record: None, "ray")
+    assert len(found) == 2
+    assert {record["name"]: record["samples"] for record in found} == {
+        cell.name: measure(cell)[0]["samples"] for cell in cells
+    }
+
+
+def test_a_sweep_on_three_nodes_has_the_bytes_of_plain_runs_though_one_is_killed(cluster: Any, tmp_path: Path, tiny):
+    base = tiny("ppo", seeds=3)
+    base["agent"]["budget"] = 150_000
+    plan, folder = plan_of({"block": 1, "base": base}), SweepFolder(tmp_path / "out")
+
+    def kill() -> None:
+        """Take a node away when all cells have begun: what came here of its cell stays, the rest is done again."""
+        while not all((found := folder.manifest(cell.id)) is not None and found.step > 0 for cell in plan.cells):
+            time.sleep(0.02)
+        cluster.remove_node(cluster.others[0], allow_graceful=False)
+
+    engine = RayEngine("ray", folder.path, storage="ray")
+    threading.Thread(target=kill, daemon=True).start()
+    swept = run_sweep(plan, folder, engine)
+    engine.close()
+    assert swept.finished and not swept.failed and swept.losses >= 1 and swept.lost_seconds > 0
+    again = [cell for cell in plan.cells if swept.timings[cell.id]["attempts"] > 1]
+    assert again, "a cell was lost with its node"
+    for cell in again:
+        config = cell.config
+        options = {name: config[name] for name in ("algo", "seeds", "seed", "features", "feature_options")}
+        train(config["env"], config=config["agent"], out=tmp_path / cell.id, **options, **config["env_options"])
+        for name in KEPT:
+            assert (folder.cell(cell.id) / name).read_bytes() == (tmp_path / cell.id / name).read_bytes(), name
