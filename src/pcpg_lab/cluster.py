@@ -2,8 +2,10 @@
 
 import contextlib
 import importlib
+import ipaddress
 import os
 import socket
+from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -16,26 +18,56 @@ REACH = 5.0
 
 
 def connect(name: str) -> bool:
-    """Connect this process to the cluster of a name: ray, or ray://host:port; whether it was not before."""
+    """Connect this process to the cluster of a name, whether it was not before.
+
+    `ray` starts a cluster of this machine alone, which only this machine can reach; a cluster that runs already is
+    used by its address alone: ray://host:port, or RAY_ADDRESS (`auto` for the one that this machine belongs to).
+    """
     ray = imported()
     if ray.is_initialized():
         return False
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     quiet: dict[str, object] = {"log_to_driver": False, "logging_level": "ERROR"}
-    address = name if name != "ray" else os.environ.get("RAY_ADDRESS")
-    if address is not None and address not in ("auto", "local"):
+    address = name if name != "ray" else os.environ.get("RAY_ADDRESS", "local")
+    if address not in ("auto", "local"):
         _check_answers(name, address)
     try:
-        if address is not None:
+        if address == "local":
+            with _on_loopback():
+                ray.init(address="local", include_dashboard=False, **quiet)
+        else:
             ray.init(address=address, **quiet)
-        else:  # the cluster that this machine belongs to, or one of this machine alone
-            ray.init(include_dashboard=False, **quiet)
     except (ConnectionError, RuntimeError, ValueError, ImportError) as error:
         said = (str(error).splitlines() or [repr(error)])[0]
         hint = "; if the cluster requires a token, set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN"
-        raise InvalidOption(f"--on {name}: {said}{hint if address is not None else ''}") from error
+        raise InvalidOption(f"--on {name}: {said}{hint if address != 'local' else ''}") from error
     return True
+
+
+@contextlib.contextmanager
+def _on_loopback() -> Iterator[None]:
+    """In here Ray starts clusters whose ports listen on the loopback address, as it does on macOS and Windows.
+
+    It takes no such address as an argument; what it calls a cluster on those systems decides.
+    """
+    constants: Any = importlib.import_module("ray._private.ray_constants")
+    variable, before = constants.ENABLE_RAY_CLUSTERS_ENV_VAR, constants.ENABLE_RAY_CLUSTER
+    said = os.environ.get(variable)
+    os.environ[variable], constants.ENABLE_RAY_CLUSTER = "0", False  # of the processes it starts, and of this one
+    try:
+        yield
+        address = imported().util.get_node_ip_address()
+        if not ipaddress.ip_address(address).is_loopback:
+            imported().shutdown()
+            raise InvalidOption(
+                f"--on ray: this version of Ray listens on {address}, not on the loopback address alone"
+            )
+    finally:
+        constants.ENABLE_RAY_CLUSTER = before
+        os.environ.pop(variable)
+        if said is not None:
+            os.environ[variable] = said
 
 
 def imported() -> Any:

@@ -1,7 +1,11 @@
 """A cluster of three nodes on this machine: the bytes of plain runs, though a node is killed in the middle."""
 
+import contextlib
 import importlib.util
+import ipaddress
 import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -97,3 +101,43 @@ def test_a_sweep_on_three_nodes_has_the_bytes_of_plain_runs_though_one_is_killed
         train(config["env"], config=config["agent"], out=tmp_path / cell.id, **options, **config["env_options"])
         for name in KEPT:
             assert (folder.cell(cell.id) / name).read_bytes() == (tmp_path / cell.id / name).read_bytes(), name
+
+
+def test_a_cluster_that_is_started_here_listens_on_the_loopback_address_alone():
+    """In a process of its own: this one belongs to another cluster."""
+    code = "from pcpg_lab.cluster import connect, imported; connect('ray'); input()"
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, text=True, env=os.environ | {"PCPG_MARK": "loopback"}
+    )
+    try:
+        started = time.monotonic()
+        while not (found := listening("PCPG_MARK=loopback")) or time.monotonic() < started + 20:
+            assert process.poll() is None and time.monotonic() < started + 300
+            time.sleep(0.2)
+    finally:
+        process.communicate("\n")
+    assert len(found) >= 3 and all(ipaddress.ip_address(address).is_loopback for address in found), found
+
+
+def listening(mark: str) -> list[str]:
+    """The addresses at which the processes with a mark in their environment wait for connections."""
+    sockets = {}
+    for table in ("tcp", "tcp6"):
+        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
+            _, local, _, state, *rest = line.split()
+            if state == "0A":
+                sockets[f"socket:[{rest[5]}]"] = address_of(local.partition(":")[0])
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if mark.encode() in (process / "environ").read_bytes().split(b"\0"):
+                found += [sockets[name] for one in (process / "fd").iterdir() if (name := os.readlink(one)) in sockets]
+    return found
+
+
+def address_of(text: str) -> str:
+    """An address as the kernel writes it: words of four bytes, each in the order of the machine."""
+    data = bytes.fromhex(text)
+    data = b"".join(data[start : start + 4][::-1] for start in range(0, len(data), 4))
+    address = ipaddress.ip_address(data)
+    return str(getattr(address, "ipv4_mapped", None) or address)
