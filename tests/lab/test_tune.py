@@ -16,7 +16,7 @@ import pytest
 
 from pcpg.config import ConfigError
 from pcpg.runs.errors import RunError
-from pcpg_lab.sweeps import tune as tune_module
+from pcpg_lab.sweeps import study as study_module
 from pcpg_lab.sweeps.tune import search_of, tune
 
 needs_optuna = pytest.mark.skipif(
@@ -167,7 +167,7 @@ def test_a_search_that_was_killed_ends_in_the_same_trials(tmp_path: Path, tiny, 
     entries = entries_of(tiny, trials=13)
     expected = tune(entries, tmp_path / "whole", FastPaper())
     assert {row["state"] for row in expected.trials} == {"done", "stopped early"}
-    suggested, calls = tune_module.suggested, Counter[str]()
+    suggested, calls = study_module.suggested, Counter[str]()
 
     def killed(*arguments: Any) -> Any:
         calls["suggested"] += 1
@@ -175,7 +175,7 @@ def test_a_search_that_was_killed_ends_in_the_same_trials(tmp_path: Path, tiny, 
             raise Killed
         return suggested(*arguments)
 
-    monkeypatch.setattr(tune_module, "suggested", killed)
+    monkeypatch.setattr(study_module, "suggested", killed)
     found = []
     for kill_at in (2, 5, 3, 1, 0, 0, 0):
         with contextlib.suppress(Killed):
@@ -194,53 +194,77 @@ def study_of(tmp_path: Path, tiny: Callable[..., Any], monkeypatch: pytest.Monke
     """The journal of a search of two trials."""
     monkeypatch.setattr("pcpg_lab.sweeps.tune.LOOK", 0.05)
     tune(entries_of(tiny, trials=2, prune=False), tmp_path / "out", Paper())
-    return tmp_path / "out" / "study.log"
+    return tmp_path / "out" / "study.jsonl"
 
 
-def forged(path: Path, name: str, change: Callable[[Any], Any]) -> None:
-    """Change an attribute of all trials in a journal."""
-    lines = [json.loads(line) for line in path.read_text().splitlines()]
-    for line in lines:
-        if name in line.get("user_attr", {}):
-            line["user_attr"][name] = change(line["user_attr"][name])
-    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+def forged(path: Path, change: Callable[[list[dict[str, Any]]], Any]) -> None:
+    """Change the events of a journal as somebody would who knows how lines are sealed."""
+    events = [json.loads(line) for line in path.read_text().splitlines()]
+    change(events)
+    seal, lines = "", []
+    for event in events:
+        del event["seal"]
+        line, seal = study_module._line(event, seal)
+        lines.append(line)
+    path.write_bytes(b"".join(lines))
+
+
+FORGED = {
+    "a point that is not the next one": (
+        lambda events: events[1]["settings"].update({RATE: 1e-3}),
+        "line 2 has other settings than this search gives",
+    ),
+    "a module": (
+        lambda events: events[1]["settings"].update(env="gymnasium:payload:Harmful-v0"),
+        "line 2 has other settings than this search gives",
+    ),
+    "settings that are none": (lambda events: events[1].update(settings=[]), "line 2 has other settings"),
+    "another search": (lambda events: events[0].update(search="0"), "is the journal of another search"),
+    "a trial nobody asked for": (lambda events: events[2].update(trial=9), "not what a run stores there"),
+    "a report that is no number": (lambda events: events[2].update(value="x"), "reports 1: 'x'"),
+    "a report twice": (lambda events: events.insert(3, dict(events[2])), "reports 1: "),
+    "an end that is none": (lambda events: events[-1].update(state="x"), "ends a trial with 'x'"),
+    "an end twice": (lambda events: events.append(dict(events[-1])), "trial 1 ended before line"),
+    "an end without a value": (lambda events: events[-1].update(value=None), "ends a trial with 'done' and None"),
+    "an event that is none": (lambda events: events.append({"seal": ""}), "not what a run stores there"),
+}
 
 
 @needs_optuna
-@pytest.mark.parametrize(
-    ("name", "value", "said"),
-    [
-        ("settings", {"env": "gymnasium:payload:Harmful-v0"}, "has agent.ppo.learning_rate 'not set'"),
-        ("settings", {RATE: 1e-3, "agent.ppo.num_epochs": 1, "env": "gymnasium:payload:X-v0"}, "has env 'gymnasium:pa"),
-        ("settings", {RATE: 1.0, "agent.ppo.num_epochs": 1}, "has agent.ppo.learning_rate 1.0"),
-        ("settings", {RATE: 1e-3, "agent.ppo.num_epochs": 1}, "ran with other settings"),
-        ("settings", [], "not what a run stores there"),
-        ("cell", "../../x", "ran with other settings"),
-    ],
-)
-def test_a_study_chooses_no_setting_that_the_file_does_not_offer(
-    tmp_path: Path, tiny, monkeypatch, name: str, value: Any, said: str
-):
+@pytest.mark.parametrize("way", FORGED)
+def test_a_study_chooses_no_setting_and_says_nothing_impossible(tmp_path: Path, tiny, monkeypatch, way: str):
     path = study_of(tmp_path, tiny, monkeypatch)
     (tmp_path / "payload.py").write_text("import pathlib; pathlib.Path(__file__).with_name('mark').touch()")
     monkeypatch.syspath_prepend(tmp_path)
-    forged(path, name, lambda old: json.dumps(value) if name == "settings" else value)
+    change, said = FORGED[way]
+    forged(path, change)
     with pytest.raises(RunError, match=re.escape(said)):
         tune(entries_of(tiny, prune=False), tmp_path / "out", Paper())
     assert not (tmp_path / "mark").exists()
 
 
 @needs_optuna
-def test_a_journal_that_is_none_is_named(tmp_path: Path, tiny, monkeypatch):
+def test_a_search_goes_on_with_more_trials_alone(tmp_path: Path, tiny, monkeypatch):
+    study_of(tmp_path, tiny, monkeypatch)
+    with pytest.raises(RunError, match="is the journal of another search"):
+        tune(entries_of(tiny, trials=2, prune=False, seed=1), tmp_path / "out", Paper())
+    assert len(tune(entries_of(tiny, trials=3, prune=False), tmp_path / "out", Paper()).trials) == 3
+
+
+@needs_optuna
+def test_an_altered_line_or_a_file_that_is_no_journal_is_named(tmp_path: Path, tiny, monkeypatch):
     path = study_of(tmp_path, tiny, monkeypatch)
     whole = path.read_bytes()
-    for data in (b"[1]\n", b"{}\n", b"\xff\n", whole.replace(b'"op_code":5', b'"op_code":99'), b"[" * 9999 + b"\n"):
+    lines = whole.splitlines(keepends=True)
+    altered = (whole.replace(b'"value": ', b'"value": 1', 1), b"".join(lines[:2] + lines[3:]), b"".join(lines[1:]))
+    for data in (b"[1]\n", b"{}\n", b"\xff\n", b"[" * 9999 + b"\n", *altered):
         path.write_bytes(data)
-        with pytest.raises(RunError, match=r"study\.log: "):
-            tune(entries_of(tiny), tmp_path / "out", Paper())
-    path.write_bytes(whole + b'{"op_co')  # of a process that was killed
-    assert len(tune(entries_of(tiny, trials=2), tmp_path / "out", Paper()).trials) == 2
+        with pytest.raises(RunError, match=r"study\.jsonl: line \d+ (is damaged|was altered)"):
+            tune(entries_of(tiny, prune=False), tmp_path / "out", Paper())
+    path.write_bytes(whole + b'{"tri')  # of a process that was killed
+    assert len(tune(entries_of(tiny, trials=2, prune=False), tmp_path / "out", Paper()).trials) == 2
+    assert path.read_bytes() == whole
     path.unlink()
     os.mkfifo(path)
     with pytest.raises(RunError, match="is a pipe"):
-        tune(entries_of(tiny), tmp_path / "out", Paper())
+        tune(entries_of(tiny, prune=False), tmp_path / "out", Paper())

@@ -1,7 +1,6 @@
 """The search of a [tune] table: the settings that it offers, and the cell of a point of it."""
 
 import dataclasses
-import json
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -93,13 +92,6 @@ def cell_of(entries: Mapping[str, Any], params: Mapping[str, Any]) -> tuple[Cell
     plan = plan_of(resources | {"block": max(1, seeds) if type(seeds) is int else 1, "base": base})
     label = ", ".join(f"{name.split('.')[-1]} {value}" for name, value in params.items())
     return plan.cells[0]._replace(label=label), plan
-
-
-def is_within(value: Any, space: Any) -> bool:
-    """Whether a value is one that a search offers."""
-    if isinstance(space, Mapping):
-        return type(value) in (int, float) and space["low"] <= value <= space["high"]
-    return json.dumps(value) in [json.dumps(one) for one in space]
 
 
 def suggested(trial: Any, name: str, space: Any) -> Any:

@@ -24,7 +24,18 @@ from pcpg.runs.manifest import Manifest, read_manifest
 from pcpg_lab.sweeps.plan import Cell, Plan
 
 PLAN, WORKING, TIMINGS = "sweep.json", "working.json", "timings.json"
-PARTS = (PLAN, WORKING, TIMINGS, "cells", "failed", "table.csv", "table.json", "report.html", "best.json", "study.log")
+PARTS = (
+    PLAN,
+    WORKING,
+    TIMINGS,
+    "cells",
+    "failed",
+    "table.csv",
+    "table.json",
+    "report.html",
+    "best.json",
+    "study.jsonl",
+)
 """Names in the folder of a sweep or a search that the library reads or writes."""
 PATIENCE = 30.0
 MOST_BYTES = 1 << 25

@@ -17,34 +17,21 @@ trials = 20
 
 import contextlib
 import dataclasses
-import importlib
-import json
-import math
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import Any
 
 from pcpg.config import ConfigError
-from pcpg.runs.disk import exists, read_file, truncate
-from pcpg.runs.documents import parse_object
-from pcpg.runs.errors import DamagedFile, FolderTaken, MissingExtra, understood
+from pcpg.runs.errors import DamagedFile, understood
 from pcpg.runs.metrics import read_metrics
-from pcpg_lab.sweeps.crew import DONE, LOOK, STOPPED, Crew, Current, Engine, Outcome, Task
+from pcpg_lab.sweeps import crew
+from pcpg_lab.sweeps.crew import LOOK, STOPPED, Crew, Current, Engine, Outcome, Task
 from pcpg_lab.sweeps.plan import Cell
-from pcpg_lab.sweeps.search import cell_of, end_of, is_within, search_of, suggested
+from pcpg_lab.sweeps.search import cell_of, end_of, search_of
 from pcpg_lab.sweeps.status import SweepFolder
+from pcpg_lab.sweeps.study import DONE, FAILED, PRUNED, RUNNING, STUDY, Study, Trial, is_value
 from pcpg_lab.sweeps.sweep import job_of
-
-if TYPE_CHECKING:
-    from optuna.trial import FrozenTrial, Trial
-
-
-STUDY = "study.log"
-MOST_BYTES = 1 << 28
-"""Of the journal of a study."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,45 +59,18 @@ class _Tuner:
         self, entries: Mapping[str, object], folder: SweepFolder, engine: Engine, notice: Callable[[str], None]
     ) -> None:
         self.entries, self.folder, self.engine, self.notice = entries, folder, engine, notice
-        self.search, self.lock, self.cells = search_of(entries), threading.RLock(), dict[str, Cell]()
-        self.path = folder.path / STUDY
-        self.trials: dict[str, Any] = {}  # by task
-        self.seen: dict[str, int] = {}  # rounds that were reported
-        self.behind: dict[str, int] = {}  # the round after which a trial is stopped
+        self.search, self.lock = search_of(entries), threading.RLock()
+        self.cells: dict[int, Cell] = {}  # by number of the trial
+        self.trials: dict[str, Trial] = {}  # by task
         self.stopped: set[str] = set()
-        self.optuna = _imported()
-        self.states = self.optuna.trial.TrialState
         _, self.plan = cell_of(entries, {name: end_of(space, "low") for name, space in self.search.search.items()})
         folder.write_plan(dataclasses.replace(self.plan, cells=()))
-        self.study = self._study()
+        self.study = Study(folder.path / STUDY, self.search)
         for trial in self.study.trials:
-            if "cell" in trial.user_attrs or trial.state == self.states.COMPLETE:
-                self._know(self._earlier(trial))
-        running = self.study.get_trials(states=(self.states.RUNNING,))  # of a process that is gone: they go on
-        self.interrupted = [self.optuna.trial.Trial(self.study, trial._trial_id) for trial in running]
-
-    def _study(self) -> Any:
-        optuna = self.optuna
-        optuna.logging.set_verbosity(optuna.logging.ERROR)
-        check_journal(self.path)
-        pruner = optuna.pruners.MedianPruner(n_startup_trials=3, n_warmup_steps=self.search.warmup)
-        try:
-            backend = optuna.storages.journal.JournalFileBackend(str(self.path))
-            study = optuna.create_study(
-                study_name="pcpg",
-                storage=optuna.storages.JournalStorage(backend),
-                pruner=pruner if self.search.prune else optuna.pruners.NopPruner(),
-                direction=self.search.direction,
-                load_if_exists=True,
-            )
-            study.get_trials()
-        except Exception as error:  # Optuna believes what a journal says, and fails in any way where it is wrong
-            raise DamagedFile(
-                self.path, f"not the journal of a study ({type(error).__name__}: {error!s:.200})"
-            ) from error
-        if study.direction.name.lower() != self.search.direction:
-            raise FolderTaken(f"{self.path} is of a study to {study.direction.name.lower()}: choose another --out")
-        return study
+            with contextlib.suppress(ConfigError):  # one that could not be built
+                self.cells[trial.number] = cell_of(entries, trial.settings)[0]
+        self._write_plan()
+        self.interrupted = [trial for trial in self.study.trials if trial.state == RUNNING]
 
     def run(self) -> Tuned:
         """Run the trials that are missing; the best of all."""
@@ -119,90 +79,36 @@ class _Tuner:
             self.engine, first, self._over, notice=self.notice, progress=lambda task: self.folder.step(task.job["cell"])
         )
         self.crew.run(self._look, pause=LOOK)
-        done = self.study.get_trials(states=(self.states.COMPLETE,))
-        rows = [_row(trial) for trial in self.study.trials if "cell" in trial.user_attrs and not self._is_void(trial)]
-        if not done:
+        best, rows = self.study.best, [self._row(trial) for trial in self.study.trials if trial.number in self.cells]
+        if best is None:
             return Tuned(None, None, rows)
-        found = self.study.best_trial
-        self.folder.write("best.json", self.cells[found.user_attrs["cell"]].config)
-        return Tuned(json.loads(found.user_attrs["settings"]), found.value, rows)
+        self.folder.write("best.json", self.cells[best.number].config)
+        return Tuned(best.settings, best.value, rows)
 
     def _next(self) -> list[Task]:
         """The task of the next trial; none where there are enough. A point that cannot be built is a failed trial."""
         while True:
             with self.lock:
-                trial = self._ask()
-                if trial is None:
+                if self.interrupted:
+                    trial = self.interrupted.pop(0)
+                elif len(self.study.trials) < self.search.trials:
+                    trial = self.study.ask()
+                else:
                     return []
-                params = self._suggested(trial)
-                trial.set_user_attr("settings", json.dumps(params))
                 try:
-                    cell, _ = cell_of(self.entries, params)
+                    cell, _ = cell_of(self.entries, trial.settings)
                 except ConfigError as error:
                     self._tell(trial, None, str(error))
                     continue
-                trial.set_user_attr("cell", cell.id)
-                self._know(cell)
+                self.cells[trial.number] = cell
+                self._write_plan()
                 task = Task(f"trial {trial.number}", job_of(cell, self.folder.cell(cell.id)))
                 self.trials[task.id] = trial
-                self._recall(task, trial)
                 return [task]
 
-    def _is_void(self, trial: "FrozenTrial") -> bool:
-        """Whether a trial counts for nothing: it waits, or an older version took its interruption for a failure."""
-        is_lost = trial.state == self.states.FAIL and "cause" not in trial.user_attrs
-        return is_lost or trial.state == self.states.WAITING
-
-    def _ask(self) -> "Trial | FrozenTrial":
-        """An interrupted trial, or a new one; None where there are enough."""
-        if self.interrupted:
-            return self.interrupted.pop(0)
-        counted = sum(not self._is_void(trial) for trial in self.study.trials)
-        return None if counted >= self.search.trials else self.study.ask()
-
-    def _suggested(self, trial: Any) -> dict[str, Any]:
-        """The point of a trial. Its random numbers follow from its number, whatever was interrupted before."""
-        params = {}
-        for place, (name, space) in enumerate(self.search.search.items()):
-            seed = int(np.random.SeedSequence([self.search.seed, trial.number, place]).generate_state(1)[0])
-            self.study.sampler = self.optuna.samplers.TPESampler(seed=seed)
-            with understood(self.path):
-                params[name] = suggested(trial, name, space)
-                if not is_within(params[name], space):
-                    raise ValueError(f"trial {trial.number} has {name} {params[name]!r:.100}")
-        return params
-
-    def _recall(self, task: Task, trial: Any) -> None:
-        """Take up what was reported of an interrupted trial."""
-        reported = self.study.trials[trial.number].intermediate_values
-        if reported:
-            self.seen[task.id] = max(reported)
-            if self.search.prune and trial.should_prune():
-                self.behind[task.id] = max(reported)
-
-    def _earlier(self, trial: "FrozenTrial") -> Cell:
-        """The cell of a trial in the journal; refused unless the user's file gives it the same settings."""
-        with understood(self.path):
-            settings, name = parse_object(trial.user_attrs["settings"].encode()), str(trial.user_attrs["cell"])
-            if trial.value is not None and not math.isfinite(trial.value):
-                raise ValueError(f"trial {trial.number} has the value {trial.value}")
-        strange = [name for name in self.search.search if not is_within(settings.get(name), self.search.search[name])]
-        strange += sorted(settings.keys() - self.search.search.keys())
-        if strange:
-            said = f"{strange[0]} {settings.get(strange[0], 'not set')!r:.100}"
-            raise FolderTaken(
-                f"{self.path}: trial {trial.number} has {said}, which tune.search does not offer: choose another --out"
-            )
-        cell = cell_of(self.entries, settings)[0]
-        if cell.id != name:
-            raise FolderTaken(
-                f"{self.path}: trial {trial.number} ran with other settings than this file gives: choose another --out"
-            )
-        return cell
-
-    def _know(self, cell: Cell) -> None:
-        self.cells[cell.id] = cell
-        self.folder.write_plan(dataclasses.replace(self.plan, cells=tuple(self.cells.values())))
+    def _write_plan(self) -> None:
+        cells = {cell.id: cell for cell in self.cells.values()}  # trials may meet again
+        self.folder.write_plan(dataclasses.replace(self.plan, cells=tuple(cells.values())))
 
     def _look(self) -> None:
         """Report the metric of every new round, and stop trials that fall behind."""
@@ -210,22 +116,15 @@ class _Tuner:
             working = list(self.crew.working.values())
         self.folder.write_working({current.task.job["cell"]: current.worker.where for current in working})
         for task, worker, _ in working:
-            values = self._values(task)
-            self._report(task, dict(list(values.items())[:-1]))  # the last round may still be written
-            if task.id in self.behind and task.id not in self.stopped:
+            self._report(task, list(self._values(task).items())[:-1])  # the last round may still be written
+            if self.trials[task.id].behind is not None and task.id not in self.stopped:
                 self.stopped.add(task.id)
                 worker.stop()
 
-    def _report(self, task: Task, values: dict[int, float]) -> None:
-        """Report the new rounds of a trial, up to the one in which it falls behind: when we look changes nothing."""
-        trial = self.trials[task.id]
+    def _report(self, task: Task, values: list[tuple[int, float]]) -> None:
         with self.lock:
-            for step, value in values.items():
-                if step > self.seen.get(task.id, -1) and task.id not in self.behind:
-                    self.seen[task.id] = step
-                    trial.report(value, step)
-                    if self.search.prune and trial.should_prune():
-                        self.behind[task.id] = step
+            for step, value in values:
+                self.study.report(self.trials[task.id], step, value)
 
     def _over(self, current: Current, outcome: Outcome) -> list[Task]:
         """Tell the study how a trial ended; the next one."""
@@ -234,10 +133,10 @@ class _Tuner:
             return []
         with self.lock:
             trial, values = self.trials[task.id], self._values(task)
-            self._report(task, values)
-            is_done, behind = outcome["state"] == DONE, self.behind.get(task.id)
+            self._report(task, list(values.items()))
+            is_done, behind = outcome["state"] == crew.DONE, trial.behind
             if behind is not None and (behind < max(values, default=0) if is_done else outcome["state"] == STOPPED):
-                self.study.tell(trial, state=self.states.PRUNED)
+                self.study.tell(trial, PRUNED)
             elif is_done:
                 self._tell(trial, values[max(values)] if values else None, "no round has a value of the metric")
             else:
@@ -255,44 +154,13 @@ class _Tuner:
                         found.setdefault(record["step"], []).append(float(record[self.search.metric]))
         return {step: sum(values) / len(values) for step, values in found.items()}
 
-    def _tell(self, trial: Any, value: float | None, cause: str) -> None:
-        if value is not None:
-            self.study.tell(trial, value)
-            return
-        trial.set_user_attr("cause", cause)
-        self.study.tell(trial, state=self.states.FAIL)
-        self.notice(f"trial {trial.number} failed: {cause}")
+    def _tell(self, trial: Trial, value: float | None, cause: str) -> None:
+        if is_value(value):
+            self.study.tell(trial, DONE, value)
+        else:
+            self.study.tell(trial, FAILED, cause=cause)
+            self.notice(f"trial {trial.number} failed: {cause}")
 
-
-def check_journal(path: Path) -> None:
-    """Refuse a file that is no journal before Optuna opens it; what a killed process left of a line is dropped."""
-    if not exists(path):
-        return
-    data = read_file(path, MOST_BYTES)
-    *lines, rest = data.split(b"\n")
-    for number, line in enumerate(lines, start=1):
-        try:
-            parse_object(line)
-        except ValueError as error:
-            raise DamagedFile(path, f"line {number} is damaged: {error}") from error
-    if rest:
-        truncate(path, len(data) - len(rest))
-
-
-def _row(trial: "FrozenTrial") -> dict[str, Any]:
-    names = {"COMPLETE": "done", "PRUNED": "stopped early", "FAIL": "failed"}
-    return {
-        "trial": trial.number,
-        "cell": trial.user_attrs["cell"],
-        "settings": json.loads(trial.user_attrs["settings"]),
-        "state": names.get(trial.state.name, trial.state.name.lower()),
-        "value": trial.value,
-        "rounds": len(trial.intermediate_values),
-    }
-
-
-def _imported() -> Any:
-    try:
-        return importlib.import_module("optuna")
-    except ImportError as error:
-        raise MissingExtra("tune", "pcpg tune") from error
+    def _row(self, trial: Trial) -> dict[str, Any]:
+        shown = {"trial": trial.number, "cell": self.cells[trial.number].id, "settings": trial.settings}
+        return shown | {"state": trial.state, "value": trial.value, "rounds": len(trial.reported)}
