@@ -169,6 +169,14 @@ def forge(run: Path, rng: random.Random) -> str:
     return name
 
 
+def forge_plain(folder: Path, rng: random.Random) -> str:
+    """Another value in a JSON file that has no seal, such as those of a sweep; its name."""
+    files = sorted(path for path in folder.glob("*.json")) + sorted(folder.glob("failed/*.json"))
+    path = rng.choice(files)
+    path.write_text(json.dumps(_changed(json.loads(path.read_text()), rng)))
+    return path.relative_to(folder).as_posix()
+
+
 def seal_anew(run: Path, name: str) -> None:
     """The seals of a file that was changed, as its author would write them: in the manifest and in all checkpoints."""
     seal, changed = Seal.of((run / name).read_bytes()), {}

@@ -1,6 +1,6 @@
-"""Random damage to run folders: `python -m tests.fuzz --mutations 2000`.
+"""Random damage to folders of runs, sweeps and searches: `python -m tests.fuzz --mutations 2000`.
 
-Folders of several algorithms, finished and unfinished, get a random change in one file, are mixed with the files of
+Folders of several algorithms, of a sweep and of a search, finished and unfinished, get a random change in one file, are mixed with the files of
 another, get something added, or are forged (see tests/damage.py). Then everything that reads them is asked. An answer
 may be the same as before, another one with a notice, or a refusal in words; an answer that is another one without a
 word is a silent change, any other exception a traceback, and more than a minute a hang. What is forged may change the
@@ -11,6 +11,7 @@ import argparse
 import contextlib
 import ctypes
 import dataclasses
+import functools
 import gc
 import hashlib
 import random
@@ -40,7 +41,13 @@ from pcpg.runs.manifest import MANIFEST, read_manifest
 from pcpg.runs.verify import DAMAGED, verify
 from pcpg.training.exploit import exploit_defaults
 from pcpg.training.loop import train_run
-from tests.damage import WAYS, add, forge, mix, swap
+from pcpg_lab.sweeps.crew import Boss, Job, Outcome, perform
+from pcpg_lab.sweeps.plan import Plan, plan_of
+from pcpg_lab.sweeps.status import SweepFolder, status_of
+from pcpg_lab.sweeps.sweep import run_sweep
+from pcpg_lab.sweeps.table import write_page, write_tables
+from pcpg_lab.sweeps.tune import tune
+from tests.damage import WAYS, add, forge, forge_plain, mix, swap
 from tests.programs import shared_programs
 
 PPO = {"num_updates": 1, "num_episodes": 16, "hidden": [8]}
@@ -59,6 +66,14 @@ RUNS: dict[str, dict[str, Any]] = {
     "host": {"env": "gymnasium:FrozenLake-v1", "max_steps": 8, "num_envs": 4, "config": PCPG},
     "kept-data": LOCK | {"algo": "pcpg-replay", "config": {"explore": {"num_episodes": 8, "patience": 1}}},
 }
+CELLS: dict[str, Any] = {
+    "block": 1,
+    "base": {"env": "CombinationLock-v0", "env_options": {"horizon": 2}, "algo": "ppo"}
+    | {"agent": {"ppo": PPO, "budget": 100, "visit_episodes": 16}},
+}
+SWEEP = CELLS | {"grid": {"agent.ppo.num_episodes": [16, 8]}}
+SEARCH = CELLS | {"tune": {"trials": 3, "search": {"agent.ppo.entropy_coef": {"low": 0.0, "high": 0.1}}}}
+KINDS = (*RUNS, "sweep", "study")
 SECONDS, MOST_MEMORY = 60, 1.0  # of one question; memory in GB
 BAD = ("silent", "traceback", "hang", "unnoticed", "memory")
 TAKEN: list[tuple[float, float]] = [(0.0, 0.0)]
@@ -85,6 +100,11 @@ def make_folders(root: Path, kinds: Sequence[str]) -> dict[str, Path]:
         whole = pcpg.train(**arguments, out=root / name)
         found[name] = whole.path
         found[f"{name} unfinished"] = _cut(arguments, root / f"{name}-unfinished", whole.summary["rounds"] - 1)
+    for name in (one for one in ("sweep", "study") if one in kinds):
+        for part, most in ((name, 0), (f"{name} unfinished", 1)):
+            found[part] = root / part.replace(" ", "-")
+            with contextlib.suppress(Enough):
+                ANSWERS[name](found[part], Here(most))
     if "pcpg" not in found:
         return found
     exploited = pcpg.exploit(found["pcpg"], out=root / "exploit", config={"exploit": {"num_rounds": 2}})
@@ -108,6 +128,64 @@ def _stop_at(step: int) -> Callable[[Any], None]:
             raise Enough
 
     return observer
+
+
+# Sweeps and searches, whose cells are run in this process.
+
+
+class Here:
+    """An engine of one worker in this process, who may run so many cells."""
+
+    where, shared = "here", True
+
+    def __init__(self, most: int = 0) -> None:
+        self.most, self.ran = most, 0
+
+    def slots(self) -> int:
+        return 1
+
+    def hire(self, slot: int, is_over: Callable[[], bool]) -> "Here":
+        return self
+
+    def run(self, job: Job) -> Outcome:
+        if self.most and self.ran == self.most:
+            raise Enough
+        self.ran += 1
+        return perform(job, Boss())
+
+    def stop(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+@functools.cache
+def sweep_plan() -> Plan:
+    return plan_of(SWEEP)
+
+
+def run_cells(path: Path, engine: Any, said: list[str] | None = None) -> Any:
+    """Run a sweep, or go on with it; its tables."""
+    plan, folder = sweep_plan(), SweepFolder.claimed(path)
+    swept = run_sweep(plan, folder, engine, notice=[].append if said is None else said.append)
+    write_tables(folder, plan)
+    write_page(folder, plan)
+    return swept.failed, (path / "table.csv").read_bytes(), (path / "table.json").read_bytes()
+
+
+def run_trials(path: Path, engine: Any, said: list[str] | None = None) -> Any:
+    """Run a search, or go on with it; its trials."""
+    return tune(SEARCH, path, engine, [].append if said is None else said.append)
+
+
+ANSWERS: dict[str, Callable[..., Any]] = {"sweep": run_cells, "study": run_trials}
+
+
+def ask_status(path: Path, said: list[str]) -> Any:
+    plan = SweepFolder(path).read_plan()
+    status_of(SweepFolder(path), plan).as_json()
+    return "asked"
 
 
 # The questions. Each gives an answer that can be compared, and a list of what was said beside it.
@@ -176,7 +254,12 @@ QUESTIONS: dict[str, Asked] = {
 }
 
 
-def questions_for(number: int) -> Iterator[tuple[str, Asked]]:
+def questions_for(name: str, number: int) -> Iterator[tuple[str, Asked]]:
+    kind = name.partition(" ")[0]
+    if kind in ANSWERS:
+        yield "status", ask_status
+        yield "again", lambda path, said: ANSWERS[kind](path, Here(), said)  # it changes the folder
+        return
     yield from QUESTIONS.items()
     if number % 20 == 0:
         yield "page", ask_page
@@ -222,7 +305,7 @@ def fuzz(
     seed: int = 0,
     root: Path | None = None,
     say: Callable[[str], None] = print,
-    kinds: Sequence[str] = tuple(RUNS),
+    kinds: Sequence[str] = KINDS,
     first: int = 0,
 ) -> Counter[str]:
     """Damage folders so many times; how the questions ended, from mutation `first` on."""
@@ -232,7 +315,7 @@ def fuzz(
     expected: dict[tuple[str, str], Any] = {}
     usual: set[str] = set()  # what is said of the unfinished ones
     for name, whole in folders.items():
-        for question, ask in questions_for(0):
+        for question, ask in questions_for(name, 0):
             shutil.rmtree(work, ignore_errors=True)
             how, answer, said = answer_of(ask, shutil.copytree(whole, work))
             if how not in ("answered", "refused") or (how == "refused" and question not in ("show", "exploit")):
@@ -251,7 +334,7 @@ def fuzz(
         harm = damaged(name, folders, work, rng)
         if number < first:
             continue
-        for question, ask in questions_for(number):
+        for question, ask in questions_for(name, number):
             if harm.way == "forge" and question == "resume" and not harm.file.startswith(TIED):
                 continue  # whoever asks for a million updates gets them, and for other weights as well
             with most_memory() as taken:
@@ -302,6 +385,8 @@ EVERYTHING = ("load", "report", "show", "page", "exploit", "resume")
 
 def damaged(name: str, folders: dict[str, Path], work: Path, rng: random.Random) -> Harm:
     """Damage a copy of a folder in one of all ways."""
+    if name.partition(" ")[0] in ANSWERS:
+        return _damaged_cells(folders, work, rng)
     chance = rng.random()
     if chance < 0.2:
         return Harm("forge", forge(work, rng), ())
@@ -325,6 +410,25 @@ def damaged(name: str, folders: dict[str, Path], work: Path, rng: random.Random)
     way = WAYS[what].__name__ if what < len(WAYS) else "swap"
     is_older = way == "swap" and name_inside == MANIFEST  # one of an earlier moment is a manifest of this run
     return Harm(way, name_inside, EVERYTHING, is_sealed and not is_same and not is_older)
+
+
+def _damaged_cells(folders: dict[str, Path], work: Path, rng: random.Random) -> Harm:
+    """The same to a sweep or a search: its own files are not sealed, and what they say is made anew."""
+    cells, chance = sorted((work / "cells").iterdir()), rng.random()
+    if chance < 0.1:
+        return Harm("forge", forge(rng.choice(cells), rng), ())
+    if chance < 0.3:
+        return Harm("forge", forge_plain(work, rng), ("again",))
+    if chance < 0.4:
+        return Harm("add", add(rng.choice([work, *cells]), rng), ("again",))
+    files = sorted(path for path in work.rglob("*") if path.is_file() and path.name != ".lock")
+    path, what = rng.choice(files), rng.randrange(len(WAYS) + 1)
+    if what < len(WAYS):
+        WAYS[what](path, rng)
+    else:
+        swap(path, list(folders.values()), work, rng)
+    way = WAYS[what].__name__ if what < len(WAYS) else "swap"
+    return Harm(way, path.relative_to(work).as_posix(), ("again",))
 
 
 def _same(path: Path, before: bytes, most: int | None) -> bool:
@@ -359,11 +463,11 @@ def _memory(name: str) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Random damage to run folders.")
+    parser = argparse.ArgumentParser(description="Random damage to folders of runs, sweeps and searches.")
     parser.add_argument("--mutations", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--first", type=int, default=0, help="the mutation to begin with, as in a run that was stopped")
-    parser.add_argument("--kinds", nargs="*", default=list(RUNS), choices=list(RUNS))
+    parser.add_argument("--kinds", nargs="*", default=list(KINDS), choices=list(KINDS))
     asked = parser.parse_args()
     sys.stdout.reconfigure(line_buffering=True)  # pyright: ignore[reportAttributeAccessIssue]
     with shared_programs():
