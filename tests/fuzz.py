@@ -1,7 +1,8 @@
 """Random damage to folders of runs, sweeps and searches: `python -m tests.fuzz --mutations 2000`.
 
-Folders of several algorithms, of a sweep and of a search, finished and unfinished, get a random change in one file, are mixed with the files of
-another, get something added, or are forged (see tests/damage.py). Then everything that reads them is asked. An answer
+Folders of several algorithms, of a sweep and of a search, finished and unfinished, get a random change in one file, are
+mixed with the files of another, get something added, or are forged (see tests/damage.py). Then everything that reads
+them is asked. An answer
 may be the same as before, another one with a notice, or a refusal in words; an answer that is another one without a
 word is a silent change, any other exception a traceback, and more than a minute a hang. What is forged may change the
 answer: its author sealed it.

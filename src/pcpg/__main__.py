@@ -3,6 +3,7 @@
 import contextlib
 import os
 import sys
+from typing import NoReturn
 
 
 def main() -> None:
@@ -10,6 +11,7 @@ def main() -> None:
     _open_what_is_closed()
     _refuse_a_deleted_folder()
     _put_this_folder_last()
+    _announce_exits()
     # Before NumPy loads: seeds fill the cores, and on busy cores two BLAS threads make a small solve take a thousand
     # times as long as one.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -46,6 +48,21 @@ def _put_this_folder_last() -> None:
     """
     if sys.path and sys.path[0] in ("", os.getcwd()):
         sys.path.append(sys.path.pop(0))
+
+
+def _announce_exits() -> None:
+    """An environment in this process may call `os._exit`, after which nothing runs: who called is said first."""
+    leave, here = os._exit, os.getpid()
+
+    def announced(status: int) -> NoReturn:
+        caller = str(sys._getframe(1).f_globals.get("__name__"))
+        if os.getpid() == here and not caller.startswith("pcpg"):
+            with contextlib.suppress(OSError):
+                said = f"stopped: {caller} ended the process by os._exit({status}); what was saved is intact\n"
+                os.write(2, said.encode())
+        leave(status)
+
+    os._exit = announced
 
 
 if __name__ == "__main__":

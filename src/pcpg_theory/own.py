@@ -21,6 +21,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from pcpg.runs.disk import read_file
 from pcpg_theory.learners import runner
 from pcpg_theory.learners.problem import Episodic, timed
 from pcpg_theory.learners.registry import COMPARATORS, ROWS, Comparator
@@ -177,7 +178,7 @@ def source_digest(name: str) -> str:
         file = getattr(module, "__file__", None)
         if module is None or file is None or file in files or not Path(file).exists():
             continue
-        files[file] = hashlib.sha256(Path(file).read_bytes()).hexdigest()
+        files[file] = hashlib.sha256(read_file(Path(file))).hexdigest()
         for value in vars(module).values():
             near = value if isinstance(value, ModuleType) else sys.modules.get(getattr(value, "__module__", "") or "")
             if near is not None and near.__name__.startswith("pcpg_theory"):

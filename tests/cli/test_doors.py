@@ -260,3 +260,24 @@ def test_what_an_environment_prints_is_not_beside_the_json_object(run: Path, cli
     answer = cli("train", "gymnasium:Odd-v0", "--env.way", "prints", *PPO, "--out", "a", "--json")
     assert answer.json["run"] == "a" and "from Python" in answer.err and "from C" in answer.err
     assert "from Python" in cli("look", "gymnasium:Odd-v0", "--env.way", "prints").out, "where there is no object"
+
+
+EXITING = """
+import os, gymnasium
+from gymnasium.envs.toy_text.frozen_lake import FrozenLakeEnv
+class Exits(FrozenLakeEnv):
+    def step(self, action):
+        os._exit(7)
+gymnasium.register("Exits-v0", entry_point=Exits, max_episode_steps=5)
+"""
+
+
+@pytest.mark.parametrize("command", [["look"], ["train", *PPO, "--out", "a"]])
+def test_an_environment_that_ends_the_process_is_named(
+    command: list[str], run: Path, start_pcpg: Callable[..., Any]
+) -> None:
+    Path("exits.py").write_text(EXITING)
+    process = start_pcpg(command[0], "gymnasium:exits:Exits-v0", *command[1:])
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 7
+    assert err.splitlines()[-1] == "stopped: exits ended the process by os._exit(7); what was saved is intact"

@@ -1,10 +1,12 @@
 """The cells of a sweep: what a file says, their ids, and refusals before any work."""
 
+import os
 from pathlib import Path
 
 import pytest
 
 from pcpg.config import ConfigError
+from pcpg.runs.errors import DamagedFile
 from pcpg_lab.sweeps.plan import plan_of, read_plan
 
 TOML = """
@@ -76,6 +78,17 @@ def test_what_is_no_sweep_is_refused(entries: dict, said: str):
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path):
     (tmp_path / "a.toml").write_text("= 3")
-    for name, said in (("a.toml", "is not TOML"), ("b.toml", "No such file")):
-        with pytest.raises(ConfigError, match=said):
+    (tmp_path / "a.py").write_text("x = 1\nSWEEP = y")
+    (tmp_path / "b.py").write_text("SWEEP = (")
+    (tmp_path / "link.toml").symlink_to(tmp_path / "a.toml")
+    os.mkfifo(tmp_path / "pipe.toml")
+    for name, said in {
+        "a.toml": "is not TOML",
+        "b.toml": "missing",
+        "a.py": r"a\.py, line 2: NameError: name 'y' is not defined",
+        "b.py": r"b\.py: SyntaxError",
+        "link.toml": "is a link",
+        "pipe.toml": "is a pipe",
+    }.items():
+        with pytest.raises((ConfigError, DamagedFile), match=said):
             read_plan(tmp_path / name)

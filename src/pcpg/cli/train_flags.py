@@ -30,6 +30,8 @@ from pcpg.cli.flags import (
     parse_parts,
 )
 from pcpg.config import entries_of, from_plain
+from pcpg.runs.disk import read_file
+from pcpg.runs.errors import DamagedFile
 
 if typing.TYPE_CHECKING:
     from pcpg.budget import Limits
@@ -303,10 +305,10 @@ def _read_config(path: Path) -> dict[str, Any]:
     """A configuration file: a JSON object, the config.json of a run, or a TOML file with the same entries."""
     read, form = (tomllib.loads, "TOML") if path.suffix == ".toml" else (json.loads, "JSON")
     try:
-        data = read(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise Mistake(f"--config {path}: {error.strerror}") from error
-    except ValueError as error:
+        data = read(read_file(path).decode())
+    except DamagedFile as error:
+        raise Mistake(f"--config {error}") from error
+    except (ValueError, RecursionError) as error:
         raise Mistake(f"--config {path} is not {form}: {error}") from error
     if isinstance(data, dict) and "format_version" in data:
         data = data.get("content")

@@ -1,7 +1,8 @@
 """Durable files: written aside, synced, renamed; and the lock that keeps a run folder to one writer.
 
-Every file of a run is opened here. A run folder may come from anybody, so nothing in it is followed out of it: what is
-opened must be a plain file, neither a link nor a pipe nor a device, and not larger than a file of its kind can be.
+Every file that a command is given or finds is opened here. A folder may come from anybody, so nothing in it is
+followed out of it: what is opened must be a plain file, neither a link nor a pipe nor a device, and not larger than a
+file of its kind can be.
 """
 
 import contextlib
@@ -21,7 +22,7 @@ CLOSE_ON_EXEC = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)  # Wind
 TEMPORARY = ".tmp-"
 LOCK = ".lock"
 
-MOST_BYTES = {".json": 1 << 24, ".jsonl": 1 << 28}
+MOST_BYTES = {".json": 1 << 24, ".toml": 1 << 24, ".py": 1 << 24, ".jsonl": 1 << 28}
 """The largest files that are read, by how their names end; others may take half of the free memory."""
 UNKNOWN_MEMORY = 8 << 30
 """Bytes that are taken to be free where the system does not tell."""
@@ -200,8 +201,7 @@ def _kind(mode: int) -> str:
 
 
 def _what(mode: int) -> str:
-    kind = _kind(mode)
-    return f"is {kind}, not a file: run folders hold files only, so it is ignored; remove it if it is not yours"
+    return f"is {_kind(mode)}, not a plain file, and is not followed; remove it if it is not yours"
 
 
 def _open_plain(path: Path, flags: int) -> int:

@@ -67,6 +67,14 @@ def read_document(path: Path, data: bytes) -> Document:
     return Document(content, versions, bool(document.get("sealed")))
 
 
+def read_object(path: Path, most: int | None = None) -> dict[str, Any]:
+    """The JSON object in a file without a seal; `DamagedFile` where there is none."""
+    try:
+        return parse_object(read_file(path, most))
+    except ValueError as error:
+        raise DamagedFile(path, str(error)) from error
+
+
 def plain(value: object, where: str) -> Any:
     """`value` as JSON can hold it exactly, or `BadValue` naming the place: NaN and infinity are refused."""
     if isinstance(value, np.generic | np.ndarray):

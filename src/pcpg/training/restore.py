@@ -86,8 +86,10 @@ def device_kind() -> str:
     kind = jax.devices()[0].device_kind
     if jax.default_backend() != "cpu":
         return kind
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text(errors="replace").splitlines() if info.exists() else []
+    try:
+        lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
+    except OSError:
+        lines = []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return f"{kind} ({names[0]})" if names else kind
 

@@ -4,7 +4,6 @@ Each case is certified on many runs; its record grows with them, so it can be st
 """
 
 import dataclasses
-import json
 import time
 from functools import partial
 from pathlib import Path
@@ -14,6 +13,7 @@ import numpy as np
 from rich.console import Console
 
 from pcpg.reports.statistics import wilson
+from pcpg.runs.documents import read_object
 from pcpg_lab.claims.records import (
     Columns,
     Record,
@@ -108,7 +108,7 @@ def run_case(case: Case, delta: float, out: Path, jobs: int, command: str) -> Re
     arguments = {"mdp": case.mdp, "horizon": case.horizon, "options": dict(case.options), "delta": delta}
     record: Record = {"name": case.name, "arguments": arguments, "seconds": 0.0, "runs": []}
     if path.exists():
-        record = json.loads(path.read_text())
+        record = read_object(path)
         if record["arguments"] != arguments:
             raise ValueError(f"{path} was made with other settings: choose another --out")
     found: dict[int, Outcome] = {}
@@ -203,7 +203,7 @@ def _seconds(case: Record) -> str:
 def write_all(out: Path) -> Record:
     """Write summary.json and table.md from the cases that are kept; the summary."""
     order = [case.name for case in (*CASES, *SMOKE)]
-    records = [json.loads(path.read_text()) for path in (out / "cases").glob("*.json")]
+    records = [read_object(path) for path in (out / "cases").glob("*.json")]
     summary = {"cases": [summarise(record) for record in sorted(records, key=lambda r: order.index(r["name"]))]}
     write_results(out, summary, "# Certificates\n\n" + table(summary))
     return summary

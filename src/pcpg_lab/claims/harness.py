@@ -23,6 +23,8 @@ from pcpg.config import from_plain
 from pcpg.presets import preset
 from pcpg.reports.visits import read_visits
 from pcpg.run_config import RunConfig
+from pcpg.runs.documents import read_object
+from pcpg.runs.errors import DamagedFile
 from pcpg.runs.folder import RunFolder
 from pcpg.runs.metrics import read_metrics
 from pcpg.state import NonFinite
@@ -218,9 +220,9 @@ def run_or_read(
 def _read_record(path: Path) -> Record | None:
     """A kept record; None for one that a full disk or a kill cut short: it is measured again from its run."""
     try:
-        record = json.loads(path.read_bytes())
-        return record if isinstance(record, dict) and {"seeds", "config"} <= record.keys() else None
-    except (FileNotFoundError, ValueError):
+        record = read_object(path)
+        return record if {"seeds", "config"} <= record.keys() else None
+    except DamagedFile:
         return None
 
 
@@ -332,9 +334,9 @@ def read_records(claim: Claim, out: Path) -> list[Record]:
     records = []
     for path in sorted((out / "cells").glob("*.json")):
         try:
-            records.append(json.loads(path.read_bytes()))
-        except ValueError as error:
-            raise ValueError(f"{path} is damaged ({error}): rerun its cell, or remove it") from error
+            records.append(read_object(path))
+        except DamagedFile as error:
+            raise DamagedFile(path, f"{error.cause}; rerun its cell, or remove it") from error
     return sorted(records, key=claim.order)
 
 

@@ -1,12 +1,12 @@
 """Figures of PC-PG with kept data on the locks, compared with the paper's PC-PG."""
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pcpg.reports.figures import new_figure
+from pcpg.runs.documents import read_object
 from pcpg_lab.claims.records import Figures, Record
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def figures_of(locks: list[Record]) -> Figures:
 
 def on_policy() -> list[Record]:
     """The records of PC-PG without kept data on its own budget, where `pcpg reproduce lock` has left them."""
-    found = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(LOCK_CELLS.glob("pcpg-H*-own.json"))]
+    found = [read_object(path) for path in sorted(LOCK_CELLS.glob("pcpg-H*-own.json"))]
     return [record.get("content", record) for record in found]
 
 

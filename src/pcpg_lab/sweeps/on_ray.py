@@ -16,7 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from pcpg.runs.disk import LOCK, make_folder, write_file
+from pcpg.runs.disk import LOCK, make_folder, read_file, write_file
 from pcpg.runs.errors import RunError
 from pcpg.runs.manifest import MANIFEST
 from pcpg_lab.cluster import connect, imported
@@ -191,7 +191,7 @@ class Parcel(NamedTuple):
         names = [path.relative_to(folder).as_posix() for path in sorted(folder.rglob("*")) if path.is_file()]
         names = [name for name in names if name != LOCK]
         new = [name for name in names if (known or {}).get(name) != _stamp(folder / name)]
-        return cls(names, {name: (folder / name).read_bytes() for name in new})
+        return cls(names, {name: read_file(folder / name) for name in new})
 
 
 def _stamp(path: Path) -> tuple[int, int]:

@@ -20,10 +20,10 @@ algo = "ppo"
 
 import dataclasses
 import hashlib
-import importlib.util
 import itertools
 import json
 import tomllib
+import traceback
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -32,6 +32,7 @@ from pcpg.config import ConfigError, check_choice
 from pcpg.engine.program import ACCELERATOR_LANES
 from pcpg.envs.host import HostEnvironment
 from pcpg.run_config import RunConfig
+from pcpg.runs.disk import read_file
 from pcpg.training.loop import check_instances
 
 ENTRIES = ("block", "cores", "gpus", "base", "grid", "cells", "tune")
@@ -67,22 +68,26 @@ def read_plan(path: Path | str) -> Plan:
 
 def read_entries(path: Path) -> Settings:
     """The entries of a file."""
+    data = read_file(path)
     try:
-        if path.suffix == ".py":
-            spec = importlib.util.spec_from_file_location("sweep_file", path)
-            assert spec is not None and spec.loader is not None
-            module = importlib.util.module_from_spec(spec)
-            spec.loader.exec_module(module)
-            entries = getattr(module, "SWEEP", None)
-        else:
-            entries = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror or error}") from error
-    except ValueError as error:
+        entries = _run(data, path) if path.suffix == ".py" else tomllib.loads(data.decode())
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path} is not TOML: {error}") from error
     if not isinstance(entries, Mapping):
         raise ConfigError(f"{path} must have a mapping SWEEP, got {entries!r:.60}")
     return dict(entries)
+
+
+def _run(code: bytes, path: Path) -> Any:
+    """What a Python file calls SWEEP."""
+    names: dict[str, Any] = {"__name__": "sweep_file", "__file__": str(path)}
+    try:
+        exec(compile(code, path, "exec"), names)
+    except Exception as error:
+        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
+        where = f", line {lines[-1]}" if lines else ""
+        raise ConfigError(f"{path}{where}: {type(error).__name__}: {error}") from error
+    return names.get("SWEEP")
 
 
 def plan_of(entries: Mapping[str, Any]) -> Plan:

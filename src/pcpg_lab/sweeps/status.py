@@ -17,8 +17,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Self
 
-from pcpg.runs.disk import exists, hold_lock, make_folder, read_file, refuse_strange, write_file, writing
-from pcpg.runs.documents import parse_object
+from pcpg.runs.disk import exists, hold_lock, make_folder, refuse_strange, write_file, writing
+from pcpg.runs.documents import read_object
 from pcpg.runs.errors import DamagedFile, FolderInUse, FolderTaken, NotARun, RunError, understood
 from pcpg.runs.manifest import Manifest, read_manifest
 from pcpg_lab.sweeps.plan import Cell, Plan
@@ -151,9 +151,7 @@ class SweepFolder:
         """The JSON object in a file, None where there is no such file; `DamagedFile` for anything else."""
         path = self.path / name
         try:
-            return parse_object(read_file(path, MOST_BYTES))
-        except ValueError as error:
-            raise DamagedFile(path, str(error)) from error
+            return read_object(path, MOST_BYTES)
         except DamagedFile:
             if exists(path):
                 raise

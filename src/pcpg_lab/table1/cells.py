@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from pcpg.envs.adapters.names import LOCAL
+from pcpg.runs.disk import read_file
+from pcpg.runs.documents import read_object
 from pcpg_lab.claims.records import Record, origin, write_record
 from pcpg_lab.sweeps.crew import DONE, Boss, Job, Outcome, Task, map_tasks
 from pcpg_lab.sweeps.local import engine_for_calls
@@ -79,7 +81,7 @@ class Store:
 
 def _read(path: Path) -> Record:
     """A record, with the current name of its algorithm."""
-    record = json.loads(path.read_text())
+    record = read_object(path)
     if "algo" in record["arguments"]:
         record["arguments"]["algo"] = current_name(record["arguments"]["algo"])
     return record
@@ -90,7 +92,7 @@ def source_of(cell: Table1Cell) -> str:
     digest, reference = own.source_digest(cell.arguments.get("algo", "pcpg")), cell.arguments.get("reference")
     if reference is None:
         return digest
-    file = Path(reference.rpartition(":")[0]).read_bytes()
+    file = read_file(Path(reference.rpartition(":")[0]))
     return hashlib.sha256(digest.encode() + file).hexdigest()[:16]
 
 
