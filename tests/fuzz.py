@@ -42,7 +42,8 @@ from pcpg.runs.manifest import MANIFEST, read_manifest
 from pcpg.runs.verify import DAMAGED, verify
 from pcpg.training.exploit import exploit_defaults
 from pcpg.training.loop import train_run
-from pcpg_lab.sweeps.crew import Boss, Job, Outcome, perform
+from pcpg_lab.sweeps.crew import Job, Outcome
+from pcpg_lab.sweeps.local import Here
 from pcpg_lab.sweeps.plan import Plan, plan_of
 from pcpg_lab.sweeps.status import SweepFolder, status_of
 from pcpg_lab.sweeps.sweep import run_sweep
@@ -105,7 +106,7 @@ def make_folders(root: Path, kinds: Sequence[str]) -> dict[str, Path]:
         for part, most in ((name, 0), (f"{name} unfinished", 1)):
             found[part] = root / part.replace(" ", "-")
             with contextlib.suppress(Enough):
-                ANSWERS[name](found[part], Here(most))
+                ANSWERS[name](found[part], Few(most))
     if "pcpg" not in found:
         return found
     exploited = pcpg.exploit(found["pcpg"], out=root / "exploit", config={"exploit": {"num_rounds": 2}})
@@ -134,31 +135,17 @@ def _stop_at(step: int) -> Callable[[Any], None]:
 # Sweeps and searches, whose cells are run in this process.
 
 
-class Here:
-    """An engine of one worker in this process, who may run so many cells."""
-
-    where, shared = "here", True
+class Few(Here):
+    """An engine in this process that runs so many cells; 0: all."""
 
     def __init__(self, most: int = 0) -> None:
         self.most, self.ran = most, 0
-
-    def slots(self) -> int:
-        return 1
-
-    def hire(self, slot: int, is_over: Callable[[], bool]) -> "Here":
-        return self
 
     def run(self, job: Job) -> Outcome:
         if self.most and self.ran == self.most:
             raise Enough
         self.ran += 1
-        return perform(job, Boss())
-
-    def stop(self) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
+        return super().run(job)
 
 
 @functools.cache
@@ -259,7 +246,7 @@ def questions_for(name: str, number: int) -> Iterator[tuple[str, Asked]]:
     kind = name.partition(" ")[0]
     if kind in ANSWERS:
         yield "status", ask_status
-        yield "again", lambda path, said: ANSWERS[kind](path, Here(), said)  # it changes the folder
+        yield "again", lambda path, said: ANSWERS[kind](path, Few(), said)  # it changes the folder
         return
     yield from QUESTIONS.items()
     if number % 20 == 0:

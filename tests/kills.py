@@ -1,9 +1,10 @@
 """Real kills at random moments: `python -m tests.kills --kills 300`.
 
-Runs of all algorithms, an exploitation, an environment in worker processes and a reproduction are killed by SIGKILL
-again and again, each time resumed, until they are done; every reproducible byte must be that of a run left alone, and
-no process may be left. The processes are forked from one that has imported everything but computed nothing: a kill
-costs a second. `--ways` adds what else ends a run: SIGTERM, SIGHUP, a closed pipe, a full and a read-only disk.
+Runs of all algorithms, an exploitation, an environment in worker processes, a reproduction, a sweep, a search and the
+page of a run are killed by SIGKILL again and again, each time resumed, until they are done; every reproducible byte
+must be that of a run left alone, and no process may be left. The processes are forked from one that has imported
+everything but computed nothing: a kill costs a second. `--ways` adds what else ends a run: SIGTERM, SIGHUP, a closed
+pipe, a full and a read-only disk.
 """
 
 import argparse
@@ -18,7 +19,7 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -38,11 +39,20 @@ RUNS: dict[str, dict[str, Any]] = {
     "pcpg-bonus": LOCK | {"algo": "pcpg-bonus", "config": PCPG},
     "ppo": LOCK | {"algo": "ppo", "config": BASELINE},
     "ppo-rnd": LOCK | {"algo": "ppo-rnd", "config": BASELINE},
+    "ppo-e3b": LOCK | {"algo": "ppo-e3b", "config": BASELINE},
     "pcpg-replay": LOCK
     | {"algo": "pcpg-replay", "config": {"explore": {"num_episodes": 8}, "replay": {"capacity": 400}}},
     "workers": {"env": "gymnasium:FrozenLake-v1", "max_steps": 8, "workers": 2, "config": PCPG},
     "exploit": {"config": {"exploit": {"num_rounds": 12}}},
     "reproduce": {},
+    "sweep": {},
+    "tune": {},
+    "report": {},
+}
+SWEEP = {"base": {"env": LOCK["env"], "env_options": {"horizon": 2}, "algo": "ppo", "agent": BASELINE}}
+PLANS: dict[str, dict[str, Any]] = {
+    "sweep": SWEEP | {"grid": {"agent.ppo.num_epochs": [1, 2, 3]}},
+    "tune": SWEEP | {"tune": {"trials": 3, "search": {"agent.ppo.entropy_coef": {"low": 0.0, "high": 0.1}}}},
 }
 RESULTS = ("config.json", "metrics.jsonl", "policy.safetensors", "summary.json", "features.safetensors")
 
@@ -50,6 +60,7 @@ RESULTS = ("config.json", "metrics.jsonl", "policy.safetensors", "summary.json",
 def train(name: str, root: Path) -> None:
     """Begin a run, or go on where it was killed."""
     import pcpg
+    from pcpg.reports.page import write_report
 
     out, arguments = root / name, RUNS[name]
     if name == "reproduce":
@@ -58,6 +69,20 @@ def train(name: str, root: Path) -> None:
 
         flags = CLAIM.flags(scale="smoke", horizons=(2,), seeds=1, out=str(out))  # pyright: ignore
         assert reproduce(CLAIM, flags) is not None
+    elif name in PLANS:
+        from pcpg.cli.main import main
+
+        plan = root / f"{name}.py"
+        plan.write_text(f"SWEEP = {PLANS[name]!r}")
+        try:
+            main([name, str(plan), "--out", str(out), *(["--slots", "1"] if name == "tune" else [])])
+        except SystemExit as ended:
+            assert not ended.code, ended.code
+    elif name == "report":
+        if not out.exists():
+            shutil.copytree(root.parent / "alone" / "pcpg", root / "copying")
+            (root / "copying").rename(out)
+        write_report([out])
     elif (out / "config.json").exists():
         pcpg.resume(out)
     elif name == "exploit":
@@ -71,13 +96,23 @@ def results(name: str, root: Path) -> dict[str, bytes]:
     out = root / name
     if name == "reproduce":
         return {path.name: _without_provenance(path) for path in sorted((out / "cells").glob("*.json"))}
+    if name in PLANS:
+        cells = {f"{cell.name}/{file}": data for cell in (out / "cells").iterdir() for file, data in files_of(cell)}
+        pages = ("table.csv", "table.json", "best.json", "study.jsonl", "report.html")
+        found = {file: (out / file).read_bytes() for file in pages if (out / file).exists()}
+        return cells | found
+    return dict(files_of(out)) | ({"report.html": (out / "report.html").read_bytes()} if name == "report" else {})
+
+
+def files_of(out: Path) -> Iterator[tuple[str, bytes]]:
+    """The reproducible files of a run."""
     newest = sorted((out / "checkpoints").glob("*"))[-1:]  # when others were saved may depend on the time
     files = [
         *(out / file for file in RESULTS),
         *(out / "cover").glob("*"),
         *(f for one in newest for f in one.glob("*")),
     ]
-    return {str(path.relative_to(out)): path.read_bytes() for path in files if path.exists()}
+    yield from ((str(path.relative_to(out)), path.read_bytes()) for path in files if path.exists())
 
 
 def _without_provenance(path: Path) -> bytes:

@@ -39,6 +39,24 @@ def results(path: Path) -> dict[str, bytes]:
     return {str(file.relative_to(path)): file.read_bytes() for file in files}
 
 
+# Memory.
+
+
+def test_a_run_stops_with_everything_saved_before_memory_runs_out(
+    tiny: Tiny, tmp_path: Path, cli: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = start_run(RunConfig.from_json(tiny("ppo")), tmp_path / "run")
+    left = iter([10**10, 10**10, 10**8])
+    monkeypatch.setattr("pcpg.training.loop.free_memory", lambda: next(left, 10**10))
+    answer = cli("resume", folder.path)
+    assert answer.code == 1 and "stopped: only 100 MB of memory are free; everything is saved" in answer.err, answer.err
+    assert RunFolder.open(folder.path).manifest.step == 2  # pyright: ignore[reportOptionalMemberAccess]
+    assert (
+        train_run(folder).finished and train_run(start_run(RunConfig.from_json(tiny("ppo")), tmp_path / "b")).finished
+    )
+    assert results(tmp_path / "run") == results(tmp_path / "b")
+
+
 # One seed's NaN.
 
 

@@ -27,7 +27,7 @@ from rich.table import Table
 from pcpg.cli.display import STOPPED, answers_apart, loading, print_json
 from pcpg.cli.flags import HELP, Mistake, parse
 from pcpg.config import nearest
-from pcpg.runs.errors import DiskFull, RunError
+from pcpg.runs.errors import DiskFull, MemoryFull, RunError
 from pcpg.training.display import printable, reader_has_gone
 
 
@@ -101,7 +101,7 @@ def _judge(error: Exception) -> tuple[str | None, int]:
     """The prefix and exit code of an error; None for a bug, which keeps its traceback."""
     if os.environ.get("PCPG_TRACEBACK"):
         return None, 1
-    if isinstance(error, DiskFull):
+    if isinstance(error, DiskFull | MemoryFull):
         return "stopped", 1
     if isinstance(error, Mistake | RunError) or (isinstance(error, ValueError) and _is_our_refusal(error)):
         return "error", 2

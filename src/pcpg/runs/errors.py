@@ -44,6 +44,20 @@ class MissingExtra(RunError):
         return f"{self.what} needs the extra {self.extra!r}: pip install 'pcpg[{self.extra}]'"
 
 
+class MemoryFull(RunError):
+    """Too little memory for another round; everything is saved."""
+
+    def __init__(self, free: int) -> None:
+        super().__init__(free)
+        self.free = free
+
+    def __str__(self) -> str:
+        return (
+            f"only {self.free / 1e6:,.0f} MB of memory are free; everything is saved: resume with more memory, "
+            "or train fewer seeds together"
+        )
+
+
 class DamagedFile(RunError):
     """A file that is missing, cut short, altered, or not what its name says."""
 

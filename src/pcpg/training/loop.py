@@ -16,10 +16,11 @@ from pcpg.envs.given_reward import Reward
 from pcpg.envs.host import HostEnvironment
 from pcpg.envs.protocol import Environment
 from pcpg.features.base import FeatureMap
-from pcpg.machine import one_blas_thread
+from pcpg.machine import free_memory, one_blas_thread
 from pcpg.run_config import RunConfig
 from pcpg.runs import checkpoints
 from pcpg.runs.arrays import write_arrays
+from pcpg.runs.errors import MemoryFull
 from pcpg.runs.folder import RunFolder
 from pcpg.runs.loggers import opened
 from pcpg.runs.metrics import JsonLines, Logger, read_metrics, repaired
@@ -72,6 +73,7 @@ class Trained(NamedTuple):
 
 
 Observer = Callable[[Progress], bool | None]
+LEAST_MEMORY = 256_000_000  # bytes: with fewer no round begins
 """Called with the progress of a run; training stops after the round if it returns False."""
 Say = Callable[[str], None]
 
@@ -203,11 +205,18 @@ class _Loop:
             self._seal(finished=False)
         self._report_progress()
         while not self.is_done and not stop.is_set() and not self.is_stopped:
+            self._check_memory()
             self._round()
         if self.saved != self.step:
             self._save()
         if self.is_done:
             self._finish()
+
+    def _check_memory(self) -> None:
+        """Stop with everything saved while there is memory to do so: data that are kept may outgrow it."""
+        if (free := free_memory() or LEAST_MEMORY) < LEAST_MEMORY:
+            self._save()
+            raise MemoryFull(free)
 
     @property
     def is_done(self) -> bool:
