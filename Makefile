@@ -74,31 +74,16 @@ bench: $(INSTALLED) $(if $(filter 1,$(PEERS)),$(PEERS_INSTALLED) $(REJAX_INSTALL
 
 peers: $(PEERS_INSTALLED) $(REJAX_INSTALLED) ## make the peers' own environments
 
-$(PEERS_INSTALLED): benchmarks/peers/requirements.txt
-	@test -x $(PEERS_VENV)/bin/python || $(PYTHON) -m venv $(PEERS_VENV)
-	$(PEERS_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
-	@touch $@
-
-$(REJAX_INSTALLED): benchmarks/peers/requirements-rejax.txt
-	@test -x $(REJAX_VENV)/bin/python || $(PYTHON) -m venv $(REJAX_VENV)
-	$(REJAX_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+benchmarks/.venv-%/.installed: benchmarks/peers/%.txt
+	@test -x $(@D)/bin/python || $(PYTHON) -m venv $(@D)
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
 	@touch $@
 
 agreement: $(INSTALLED) $(RLBERRY_INSTALLED) ## regret of three learners beside rlberry's, into benchmarks/results
 	$(BIN)/python benchmarks/agreement.py
 
-$(RLBERRY_INSTALLED): benchmarks/peers/requirements-rlberry.txt
-	@test -x $(RLBERRY_VENV)/bin/python || $(PYTHON) -m venv $(RLBERRY_VENV)
-	$(RLBERRY_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
-	@touch $@
-
 slow-env: $(INSTALLED) $(PEERS_INSTALLED) $(RLLIB_INSTALLED) ## workers of a slow environment beside SB3's and RLlib's
 	$(BIN)/python benchmarks/slow_env.py --sb3 $(PEERS_VENV)/bin/python --rllib $(RLLIB_VENV)/bin/python
-
-$(RLLIB_INSTALLED): benchmarks/peers/requirements-rllib.txt
-	@test -x $(RLLIB_VENV)/bin/python || $(PYTHON) -m venv $(RLLIB_VENV)
-	$(RLLIB_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
-	@touch $@
 
 # gymnax has a file of its own: it allows no jax as new as the others may have.
 EXTRAS := minigrid bsuite tensorboard wandb minari video ray tune docs dev
@@ -110,6 +95,8 @@ lock: ## resolve the lock files anew where pyproject.toml asks for it; LOCK_FLAG
 	$(LOCK) --extra dev --output-file requirements.lock
 	$(LOCK) $(addprefix --extra ,$(EXTRAS)) --constraint requirements.lock --output-file requirements-extras.lock
 	$(LOCK) --extra gymnax --output-file requirements-gymnax.lock
+	$(foreach name,peers rejax rlberry rllib,$(subst pyproject.toml,benchmarks/peers/$(name).in,$(LOCK)) \
+	  --output-file benchmarks/peers/$(name).txt &&) true
 
 clean: ## remove environments and caches; runs/ and results/ stay
 	rm -rf $(VENV) $(PEERS_VENV) $(REJAX_VENV) $(RLBERRY_VENV) $(RLLIB_VENV) .cache build dist docs/_build .hypothesis .pytest_cache .ruff_cache

@@ -1,8 +1,10 @@
 """The rules of the house, as tests/house.py has them: imports go one way, and nobody asks which algorithm it is."""
 
 import os
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 from tests import house
 
@@ -61,3 +63,14 @@ def test_training_imports_neither_gymnasium_nor_tyro() -> None:
     environment = os.environ | {"PYTHONPATH": str(house.SOURCE)}
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_whatever_is_installed_is_locked_with_its_hash() -> None:
+    root = Path(__file__).parents[1]
+    for line in (root / "Makefile").read_text().splitlines():
+        assert " -r " not in line or "pip install" not in line or "--require-hashes" in line, line
+    files = [*root.glob("requirements*.lock"), *(root / "benchmarks" / "peers").glob("*.txt")]
+    assert len(files) == 7
+    for path in files:
+        packages = [line for line in path.read_text().splitlines() if re.match(r"[a-z0-9]", line, re.IGNORECASE)]
+        assert packages and all(line.endswith("\\") for line in packages), path
