@@ -54,6 +54,9 @@ _ENTRIES: dict[str, Entry] = {
     "Chain-v0": Entry(
         "pcpg.envs.chain:Chain", "a row of states with a large reward at the far end and a lure at the near end"
     ),
+    "PointMass-v0": Entry("pcpg.envs.mechanics:PointMass", "a point mass in a box, with a wall before the far corner"),
+    "Arm-v0": Entry("pcpg.envs.mechanics:Arm", "an arm of five links whose tip is to reach a place behind it"),
+    "SwingUp-v0": Entry("pcpg.envs.mechanics:SwingUp", "a pole that hangs from a cart and is to be held upright"),
 }
 
 
