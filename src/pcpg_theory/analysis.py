@@ -165,6 +165,27 @@ def aggregation_bias(mdp: TabularMDP, labels: Index, comparator: Array) -> float
     return 2.0 * average_misspecification(mdp, labels, comparator) / (1.0 - mdp.gamma) ** 3
 
 
+def absorbing_mdp(mdp: TabularMDP, b: Array) -> TabularMDP:
+    """The alternative to a bonus (footnote of the aggregation theorem): an unknown pair leads to a last state.
+
+    There every action pays r_max, as the pair itself does: optimism without a reward above r_max, so no value exceeds
+    r_max / (1-gamma), where those of r + b reach 1 / (1-gamma)^2.
+    """
+    S, A = mdp.shape
+    P, r = np.zeros((S + 1, A, S + 1)), np.full((S + 1, A), mdp.r_max)
+    unknown = (b > 0.0) & mdp.available
+    P[:S, :, :S], r[:S] = np.where(unknown[..., None], 0.0, mdp.P), np.where(unknown, mdp.r_max, mdp.r)
+    P[:S, :, S] += unknown
+    P[S, :, S] = 1.0
+    available = np.concatenate([mdp.available, np.ones((1, A), bool)])
+    return TabularMDP(P, r, mdp.gamma, mdp.s0, mdp.r_max, available)
+
+
+def absorbing_bias(mdp: TabularMDP, labels: Index, comparator: Array) -> float:
+    """The aggregation theorem's last term with `absorbing_mdp` in place of the bonus: one 1/(1-gamma) less."""
+    return (1.0 - mdp.gamma) * aggregation_bias(mdp, labels, comparator)
+
+
 def augmented_mdp(mdp: TabularMDP, b: Array) -> TabularMDP:
     """M^n: rewards r + b, and action A available only in states outside K^n, where it stays and pays 1."""
     S, A = mdp.shape

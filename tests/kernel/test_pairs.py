@@ -82,14 +82,29 @@ def test_a_thousand_rounds_of_counting_stay_with_counting_at_once():
     np.testing.assert_allclose(found, form, atol=2e-4)
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_the_diagonal_design_is_the_d_optimal_one_of_diagonal_covariances(seed):
-    visits = np.random.default_rng(seed).dirichlet(np.full(6, 0.3), size=8)
-    ours = diagonal_design(visits, 1e-3, "d-optimal", iterations=5000)
-    exact = d_optimal(np.stack([np.diag(row) for row in visits]), ridge=1e-3)
-    assert exact.log_det - ours.log_det <= ours.gap + 1e-9
-    np.testing.assert_allclose(ours.log_det, exact.log_det, atol=2e-3)
+@pytest.mark.parametrize("seed", range(12))
+def test_without_weights_to_start_from_the_diagonal_design_is_the_d_optimal_one_within_a_millionth(seed):
+    rng = np.random.default_rng(seed)
+    size, number, ridge = int(rng.integers(2, 40)), int(rng.integers(1, 60)), float(rng.choice([1e-6, 1e-3, 0.1]))
+    visits = rng.dirichlet(np.full(size, rng.choice([0.02, 0.3, 1.0])), size=number)
+    visits = np.concatenate([visits, visits[: number // 3]])  # members that visit the same
+    ours = diagonal_design(visits, ridge, "d-optimal")
+    exact = d_optimal(np.stack([np.diag(row) for row in visits]), ridge=ridge, tol=1e-9)
+    unvisited = size - np.any(visits > 0, axis=0).sum()  # d_optimal counts them, with the ridge alone
+    assert abs(exact.log_det - unvisited * np.log(ridge) - ours.log_det) < 1e-6
+    assert ours.gap < 1e-6 and ours.weights.min() >= 0.0
     np.testing.assert_allclose(ours.weights.sum(), 1.0, rtol=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_from_the_weights_before_the_diagonal_design_gets_no_worse_and_its_gap_bounds_what_is_missing(seed):
+    rng = np.random.default_rng(seed)
+    visits, first = rng.dirichlet(np.full(20, 0.1), size=30), rng.dirichlet(np.ones(30))
+    began = 0.99 * first + 0.01 / 30
+    ours = diagonal_design(visits, 1e-3, "d-optimal", first=first)
+    exact = d_optimal(np.stack([np.diag(row) for row in visits]), ridge=1e-3)
+    assert ours.log_det >= np.log(began @ visits[:, visits.any(0)] + 1e-3).sum()
+    assert -1e-6 <= exact.log_det - ours.log_det - (20 - visits.any(0).sum()) * np.log(1e-3) <= ours.gap
 
 
 def test_uniform_weights_are_what_they_say_and_no_member_has_no_weights():

@@ -98,6 +98,57 @@ def test_Q_minus_b_within_a_label_differs_by_at_most_eps_over_one_minus_gamma_sq
         ratios.check("aggregation: spread of Q - b <= eps_z/(1-gamma)^2", left, eps[z] / (1 - mdp.gamma) ** 2)
 
 
+def absorbed(seed, share=0.4):
+    """An aggregated MDP, its labels, the absorbing MDP of a random bonus, and which pairs are unknown."""
+    mdp, labels = aggregated(seed)
+    unknown = (np.random.default_rng(seed).random(5) < share)[labels]
+    return mdp, labels, analysis.absorbing_mdp(mdp, unknown / (1 - mdp.gamma)), unknown
+
+
+@many
+@given(seeds)
+def test_the_absorbing_mdp_of_the_footnote_is_optimistic_without_values_above_one_over_one_minus_gamma(ratios, seed):
+    mdp, _, other, unknown = absorbed(seed)
+    pi = random_policy(mdp, seed)
+    kept = np.concatenate([pi, np.full((1, 3), 1 / 3)])
+    V, Q = exact.evaluate(other, kept)
+    assert (V[:-1] >= exact.values(mdp, pi) - 1e-9).all()
+    np.testing.assert_allclose(Q[:-1][unknown], 1 / (1 - mdp.gamma))
+    ratios.check("absorbing MDP: values <= 1/(1-gamma)", Q.max(), 1 / (1 - mdp.gamma))
+    same = analysis.absorbing_mdp(mdp, np.zeros(mdp.shape))
+    np.testing.assert_allclose(exact.values(same, kept)[:-1], exact.values(mdp, pi))
+
+
+@many
+@given(seeds)
+def test_under_the_absorbing_mdp_aggregation_costs_a_power_of_one_minus_gamma_less(ratios, seed):
+    """The claim on Q and, along the comparator, the theorem's last term, each with the errors of the MDP itself."""
+    mdp, labels, other, _ = absorbed(seed)
+    g, eps = 1 - mdp.gamma, analysis.misspecification(mdp, labels)
+    pi, comparator = random_policy(mdp, seed + 1), random_policy(mdp, seed + 2)
+    V, Q = (part[:-1] for part in exact.evaluate(other, np.concatenate([pi, np.full((1, 3), 1 / 3)])))
+    for left, z in zip(spread(Q, labels), range(5), strict=False):
+        ratios.check("aggregation: spread of the absorbing Q <= eps_z/(1-gamma)", left, eps[z] / g)
+    phi = aggregation_features(labels)
+    scores = phi @ critic.least_squares(critic.factorise(phi, np.full(mdp.shape, 1 / 24)), Q, np.inf)
+    error = (Q - V[:, None]) - (scores - (pi * scores).sum(1, keepdims=True))
+    left = (exact.occupancy(mdp, comparator) * error).sum() / g
+    ratios.check("aggregation: absorbing bias", left, analysis.absorbing_bias(mdp, labels, comparator))
+
+
+def test_with_the_bonus_the_spread_does_exceed_what_the_absorbing_mdp_allows():
+    """Two pairs of one label, of which one leads to unknown pairs: with a bonus their values differ by more."""
+    P = np.zeros((3, 2, 3))
+    P[0, 0, 1] = P[0, 1, 2] = P[1, :, 1] = P[2, :, 2] = 1.0
+    mdp, labels = TabularMDP(P, np.zeros((3, 2)), 0.9), np.array([[0, 0], [1, 1], [2, 2]])
+    b, pi = (labels == 1) / 0.1, np.full((3, 2), 0.5)
+    eps = analysis.misspecification(mdp, labels)[0]
+    assert eps == 2.0
+    bonus = spread(exact.action_values(mdp, pi, mdp.r + b) - b, labels)[0]
+    absorbing = spread(exact.action_values(analysis.absorbing_mdp(mdp, b), np.full((4, 2), 0.5))[:-1], labels)[0]
+    assert absorbing <= eps / 0.1 < bonus <= eps / 0.1**2
+
+
 def test_the_aggregation_claim_as_printed_fails_for_small_rewards():
     """Printed: r_max eps_z/(1-gamma). Rewards 0 and 0.1, same transitions, gamma = 0.5: 0.1 against 0.02."""
     mdp = TabularMDP(np.ones((1, 2, 1)), np.array([[0.0, 0.1]]), 0.5, r_max=0.1)
