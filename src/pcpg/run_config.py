@@ -9,11 +9,12 @@ from collections.abc import Hashable, Mapping
 from typing import Any
 
 from pcpg.algorithms import ALGORITHMS, DEFAULT, Settings
-from pcpg.algos.auto import LOOK_SHARE, STEPS, chosen_line, limited, look_and_choose
+from pcpg.algos.auto import LOOK_SHARE, STEPS, chosen_line, look_and_choose
 from pcpg.algos.look import lines
 from pcpg.bonuses.protocol import upgraded
 from pcpg.budget import NO_LIMITS, Limits
 from pcpg.config import ConfigError, check_choice, check_type, entries_of, from_plain
+from pcpg.engine.time_limit import limited
 from pcpg.envs.adapters.names import is_on_host
 from pcpg.envs.protocol import Environment
 from pcpg.envs.registry import complete_options, make
@@ -48,7 +49,8 @@ class RunConfig:
     source: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     """The exploited cover of another run, see training/storage.py; empty: the run explores by itself."""
     looked: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    """The look that chose algorithm and settings: `env_steps`, `saw` and `chose`; empty: no look."""
+    """The look that chose algorithm and settings: `env_steps`, `saw` and `chose`, which is empty where random play only
+    found a time limit; empty: no look."""
 
     def __post_init__(self) -> None:
         check_choice("algorithm", self.algo, ALGORITHMS)
@@ -146,14 +148,14 @@ class RunConfig:
 
     def checked(self) -> "RunConfig":
         """The configuration with the options of environment and features written out; refuses what cannot be built."""
-        options = complete_options(self.env, self.env_options)
-        env = make(self.env, **options)
+        env, options, played, said = limited(self.env, complete_options(self.env, self.env_options))
+        looked = self.looked or ({"env_steps": played, "saw": list(said), "chose": ""} if played else {})
         check_fits(env, self.agent)
         own = features_for(self.env, env, self.feature_seed)
         features = own[0] if self.features == "auto" else self.features
         if not is_own_features(features):
             check_choice("features", features, FEATURES)
-        config = dataclasses.replace(self, env_options=options, features=features)
+        config = dataclasses.replace(self, env_options=options, features=features, looked=looked)
         if self.agent.takes_features:
             if not is_own_features(features):
                 from_plain(FEATURES[features], self.feature_options, "feature_options")
@@ -176,20 +178,19 @@ def chosen_by_a_look(env: str, env_options: Mapping[str, object], limits: Limits
         return {"algo": DEFAULT}
     if not limits.steps and not limits.seconds:
         limits = dataclasses.replace(limits, steps=STEPS)
-    options = complete_options(env, env_options)
-    made, _ = limited(env, options)
+    made, options, played, said = limited(env, complete_options(env, env_options))
     if max(flat_size(made.observation_space), getattr(made.action_space, "n", 0)) > MOST_LOOKED_AT:
         return {"algo": DEFAULT}  # which says what it would take
-    looked = look_and_choose(env, options, math.floor(LOOK_SHARE * (limits.steps or STEPS)), seed)
+    looked = look_and_choose(env, options, math.floor(LOOK_SHARE * (limits.steps or STEPS)) - played, seed)
     choice = looked.choice
     assert choice is not None, "it is on the host"
-    saw = [*lines(env, looked.found._replace(steps_per_second=0.0)), *looked.said]  # the same whenever it is run
+    saw = [*lines(env, looked.found._replace(steps_per_second=0.0)), *said, *looked.said]  # the same whenever it is run
     return {
         "env_options": looked.options,
         "algo": choice.algo,
         "agent": choice.agent,
         "limits": dataclasses.asdict(limits),
-        "looked": {"env_steps": looked.env_steps, "saw": saw, "chose": chosen_line(choice)},
+        "looked": {"env_steps": played + looked.env_steps, "saw": saw, "chose": chosen_line(choice)},
     }
 
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import pcpg
-from pcpg.algos.auto import LOOK_SHARE, STEPS, choose, chosen_line, flags_of, look_and_choose
-from pcpg.algos.look import USUAL, Look, found_limit, look
+from pcpg.algos.auto import LOOK_SHARE, choose, chosen_line, flags_of, look_and_choose
+from pcpg.algos.look import Look, look
 from pcpg.budget import Limits
 from pcpg.config import ConfigError
 from pcpg.envs import make
@@ -164,27 +164,6 @@ def test_a_look_by_itself_shows_and_chooses_what_a_run_without_flags_does() -> N
     alone, in_run = look_and_choose(name, {}), chosen_by_a_look(name, {}, Limits())["looked"]
     assert alone.choice is not None and in_run["chose"] == chosen_line(alone.choice)
     assert in_run["env_steps"] == alone.env_steps
-
-
-def test_an_environment_without_a_time_limit_is_given_one_by_the_look() -> None:
-    found = chosen_by_a_look("gymnasium:CliffWalking-v1", {}, Limits())
-    assert found["env_options"]["max_steps"] == USUAL and found["looked"]["env_steps"] <= LOOK_SHARE * STEPS
-    assert f"using {USUAL} steps (override with --env.max_steps)" in found["looked"]["saw"][-1]
-
-
-@pytest.mark.parametrize(
-    ("lengths", "ended_early", "limit"),
-    [
-        ((1, 1.3, 3), 1.0, 30),
-        ((9, 20.0, 60), 1.0, 600),
-        ((300, 500.0, 1000), 0.8, 1000),
-        ((1000, 1000.0, 1000), 0.0, 200),
-    ],
-)
-def test_a_time_limit_leaves_room_beyond_random_play(
-    lengths: tuple[int, float, int], ended_early: float, limit: int
-) -> None:
-    assert found_limit(CARTPOLE._replace(lengths=lengths, ended_early=ended_early)) == limit
 
 
 def test_noise_is_told_from_what_lasts_and_layouts_from_starts() -> None:

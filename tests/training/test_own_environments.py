@@ -229,16 +229,6 @@ def test_a_feature_function_that_fails_is_named_before_any_work():
         pcpg.train(Matching, features=lambda observation, action: np.zeros((2, 2)))
 
 
-class Endless(gymnasium.Env):
-    observation_space = spaces.Box(-1.0, 1.0, (1,))
-    action_space = spaces.Discrete(2)
-
-
-def test_a_time_limit_is_asked_for_where_there_is_none():
-    with pytest.raises(InvalidOption, match=r"declares no time limit.*--env\.max_steps"):
-        pcpg.train(Endless, "ppo")
-
-
 @pytest.mark.parametrize(
     ("env", "message"),
     [

@@ -19,11 +19,10 @@ given as a flag; any given algorithm or setting skips the look.
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from pcpg.algos.look import LONGEST, Look, count_of, found_limit, look
+from pcpg.algos.look import Look, count_of, look
+from pcpg.engine.time_limit import limited
 from pcpg.envs.host import HostEnvironment
-from pcpg.envs.options import NoTimeLimit
 from pcpg.envs.protocol import Environment
-from pcpg.envs.registry import make
 
 STEPS = 300_000
 """Default environment steps per seed."""
@@ -39,8 +38,6 @@ LARGEST = 2**14
 """Entries of an observation, a picture of 64 x 64 among them, that are compared with every landmark in good time."""
 LONG = 16
 """Entries beyond which an observation may show a layout."""
-LIMIT = "max_steps"
-"""The option for the time limit of environments on the host."""
 PAYS = 0.05
 """Minimum share of random episodes with something good for which a task begins with its reward."""
 SIZES = (0.1, 10.0)
@@ -110,23 +107,11 @@ class Looked(NamedTuple):
 
 def look_and_choose(name: str, options: Mapping[str, object], most_steps: int = LOOK_STEPS, seed: int = 0) -> Looked:
     """Look at an environment for at most so many steps if they hold two episodes, and choose."""
-    (env, is_endless), options, played, said = limited(name, options), dict(options), 0, []
-    if is_endless:
-        first = _looked_at(env, seed, most_steps // 2)
-        options[LIMIT], played = found_limit(first), first.env_steps
-        said = [f"no time limit declared; using {options[LIMIT]:,} steps (override with --env.{LIMIT})"]
-        env = make(name, **options)
+    env, options, played, said = limited(name, options)
     found = _looked_at(env, seed, most_steps - played)
-    choice = choose(found) if isinstance(env, HostEnvironment) else None
-    return Looked(found, choice, options, played + found.env_steps, said)
-
-
-def limited(name: str, options: Mapping[str, object]) -> tuple[Environment, bool]:
-    """An environment, and whether it had to be given a time limit, since it has none of its own."""
-    try:
-        return make(name, **options), False
-    except NoTimeLimit:
-        return make(name, **{**options, LIMIT: LONGEST}), True
+    is_on_host = isinstance(env, HostEnvironment)
+    notices = env.notices if is_on_host else ()
+    return Looked(found, choose(found) if is_on_host else None, options, played + found.env_steps, [*said, *notices])
 
 
 def _looked_at(env: Environment, seed: int, most_steps: int) -> Look:

@@ -70,17 +70,6 @@ class Look(NamedTuple):
         return self.returns[2] - self.returns[0] > 1e-9
 
 
-LONGEST, USUAL = 1_000, 200
-"""Steps after which an episode of an environment without a time limit is cut: to find one, and where most last so."""
-LONGER = 10
-"""Factor on the longest random episode, if most end by themselves: better policies may last longer."""
-
-
-def found_limit(found: Look) -> int:
-    """A time limit for an environment without one, from episodes cut after LONGEST steps."""
-    return int(np.clip(LONGER * found.lengths[2], LONGER, LONGEST)) if found.ended_early >= 0.5 else USUAL
-
-
 def look(env: Environment, seed: int = 0, most_steps: int = MOST_STEPS) -> Look:
     """Play at random for up to this many steps, but at least two episodes, and measure."""
     episodes = int(np.clip(min(most_steps, MOST_STEPS) // env.max_steps, FEWEST_EPISODES, MOST_EPISODES))

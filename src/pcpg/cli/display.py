@@ -205,7 +205,7 @@ def plan(config: "RunConfig", path: "Path") -> list[str]:
         spaces = f"observations {env.observation_space}, actions {env.action_space}"
         said = f" ({options})" if options else ""
         lines.append(f"{config.env}{said}: {spaces}, up to {env.max_steps} steps per episode")
-    lines += [*config.looked["saw"], config.looked["chose"]] if config.looked else []
+    lines += [*config.looked["saw"], *filter(None, [config.looked["chose"]])] if config.looked else []
     features = f"features {config.features}, " if config.agent.takes_features else ""
     cost = config.agent.cost(env, config.limits)
     parts = [f"plan: {features}{cost.words}; {in_words(cost, config)}", f"all settings: {path / 'config.json'}"]

@@ -124,8 +124,7 @@ class GymnasiumEnv(HostEnvironment):
             if hire is None:
                 return WorkerPlayers(stage, self.workers, self.step_timeout)
             return hire(stage, self.workers, self.step_timeout, self.max_steps)
-        envs = [self._first, *(self.make() for _ in range(self.num_envs - 1))]
-        return PlainPlayers(envs, *self.coders, self.step_timeout)
+        return PlainPlayers([self._first], *self.coders, self.step_timeout, self.make, self.num_envs)
 
     @property
     def is_alive(self) -> bool:

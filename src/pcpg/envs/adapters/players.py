@@ -31,7 +31,10 @@ Made = TypeVar("Made")
 
 
 class PlainPlayers:
-    """Single environments, stepped one after the other; ended ones are left alone."""
+    """Single environments, stepped one after the other; ended ones are left alone.
+
+    There may be `count` of them, and those that are missing are made once they are needed: some take long to make.
+    """
 
     def __init__(
         self,
@@ -39,9 +42,12 @@ class PlainPlayers:
         observations: Observations,
         actions: Actions,
         timeout: float = 0.0,
+        make: Callable[[], Any] | None = None,
+        count: int = 0,
     ) -> None:
         self.envs, self.observations, self.actions, self.timeout = list(envs), observations, actions, timeout
-        self._seen = np.zeros((len(self.envs), *observations.space.shape), observations.space.dtype)
+        self._make, self._count = make, max(count, len(self.envs))
+        self._seen = np.zeros((self._count, *observations.space.shape), observations.space.dtype)
         self._seeds: list[int] = []
         self._step, self._at = 0, 0
 
@@ -58,11 +64,13 @@ class PlainPlayers:
 
     @property
     def count(self) -> int:
-        return len(self.envs)
+        return self._count
 
     def reset(self, seeds: list[int]) -> np.ndarray:
         """Start an episode in the first environments."""
         self._seeds, self._step = list(seeds), 0
+        while self._make is not None and len(self.envs) < len(seeds):
+            self.envs.append(self._make())
         for index, seed in enumerate(seeds):
             self._at = index
             found = self._within_limit(lambda env=self.envs[index], seed=seed: env.reset(seed=seed))
