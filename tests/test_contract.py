@@ -44,6 +44,15 @@ SMALL: dict[str, dict[str, Any]] = {
     "": {"ppo": PPO, "visit_episodes": 8, "num_rounds": 3},
 }
 """Settings of a few rounds of milliseconds, by what an algorithm leaves."""
+DEEP = {
+    "learn": {"hidden": [8], "batch": 8, "updates": 4.0},
+    "explore": {"num_features": 16},
+    "budget": 160,
+    "num_episodes": 4,
+    "offline_updates": 300,
+}
+OWN = {"pcpg-deep": DEEP, "sac": DEEP | {"explore": {"updates": 0.0}}}
+"""The same for algorithms of their own kind."""
 
 # One's own is registered like those of the library.
 ROWS = ALGORITHMS | {"pcpg-fresh": FRESH}
@@ -62,7 +71,7 @@ class Case(NamedTuple):
     def config(self, **entries: Any) -> RunConfig:
         """A run of two seeds with small settings."""
         env, options = ENVIRONMENTS[self.where]
-        agent = SMALL[ROWS[self.algo].settings.leaves]
+        agent = OWN.get(self.algo) or SMALL[ROWS[self.algo].settings.leaves]
         given = {"env": env, "env_options": options, "algo": self.algo, "seeds": 2, "agent": agent}
         return RunConfig.from_json(given | entries)
 

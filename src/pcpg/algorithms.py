@@ -19,6 +19,7 @@ from pcpg.data import Kept
 from pcpg.engine.together import Shared
 from pcpg.envs.protocol import Environment
 from pcpg.features.base import FeatureMap
+from pcpg.learners.transitions import Transitions
 from pcpg.state import DONE, Report, SeedState
 
 Arrays = Mapping[str, np.ndarray]
@@ -30,8 +31,8 @@ class Assets(NamedTuple):
 
     cover: Cover | None = None
     ridge: float = 0.0  # lambda of the cover's design
-    data: Kept | None = None
-    candidates: np.ndarray | None = None  # the actions that numbers in the data stand for
+    data: Kept | Transitions | None = None
+    candidates: np.ndarray | None = None  # the actions that numbers in the data stand for; None: they are actions
 
 
 class Shown(NamedTuple):
@@ -261,6 +262,12 @@ ALGORITHMS: dict[str, Row] = {
         "explores on all data so far, then learns the task from it; needs the fewest samples",
         *("#2a9d5c", "-", "pcpg.algos.replay:REPLAY"),
     ),
+    "pcpg-deep": Row(
+        "PC-PG (deep)",
+        "explores and learns off-policy from all data so far, where observations never repeat",
+        *("#c17d11", "-", "pcpg.algos.deep_settings:DEEP"),
+    ),
+    "sac": Row("SAC", "the same learner without an explorer", "#c17d11", "--", "pcpg.algos.deep_settings:SAC"),
     "ppo-rnd": Row("PPO+RND", "PPO with random network distillation", "#d1495b", "--", "pcpg.algos.ppo:WITH_RND"),
     "ppo-e3b": Row(
         "PPO+E3B", "PPO with a bonus for novelty within an episode", "#8e6c3a", "-.", "pcpg.algos.ppo:WITH_E3B"
@@ -277,5 +284,5 @@ def label(algo: str) -> str:
 DEFAULT = "pcpg"
 """The default algorithm if no look chooses one."""
 
-Algo = Literal["auto", "pcpg", "pcpg-bonus", "pcpg-replay", "ppo-rnd", "ppo-e3b", "ppo"]
+Algo = Literal["auto", "pcpg", "pcpg-bonus", "pcpg-replay", "pcpg-deep", "sac", "ppo-rnd", "ppo-e3b", "ppo"]
 """The names in `ALGORITHMS`, for type checkers, and "auto" to have one chosen."""

@@ -26,6 +26,7 @@ from pcpg.envs.recorded import Recorded, RecordedHost
 from pcpg.envs.spaces import Box
 from pcpg.features.base import FeatureMap
 from pcpg.features.own import Phi, given_features
+from pcpg.learners.transitions import Transitions
 from pcpg.policies.host import Actor, choose, draw
 from pcpg.policies.networks import ActorCritic
 from pcpg.policies.own import Network, given_network
@@ -261,9 +262,13 @@ class Run:
         self.check_seed(seed)
         seeds = [self.config.seed if seed is None else seed]
         [assets] = assets_of(self.folder, self.config, seeds, self.env, warn)
-        if assets.data is None or assets.candidates is None:
+        if assets.data is None:
             raise ConfigError(f"{self.path} holds no data: {self.config.algo} does not keep its episodes")
+        if isinstance(assets.data, Transitions):
+            yield from (KeptEpisode(*episode) for episode in assets.data.logged())
+            return
         kept, candidates = assets.data, assets.candidates
+        assert candidates is not None, "numbers of actions come with the actions"
         for places in kept.episodes():
             codes = np.append(kept.column("code")[places], kept.column("next_code")[places[-1]])
             rest = (kept.column(name)[places] for name in ("reward", "terminated", "truncated"))

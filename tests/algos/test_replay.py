@@ -61,7 +61,7 @@ def task_inputs(agent: ReplayAgent, state: Any) -> Any:
 def data_of(run: Any, seed: int) -> Kept:
     """All transitions that a seed of a run has kept."""
     [assets] = assets_of(run.folder, run.config, [seed], run.env)
-    assert assets.data is not None
+    assert isinstance(assets.data, Kept)
     return assets.data
 
 

@@ -110,7 +110,7 @@ def measured(env: Environment, data: Played | Rollout, seconds: float) -> Look:
     noise = _noise(env, np.asarray(data.observations)[:-1], alive)
     lasting = np.setdiff1d(np.arange(seen.shape[1]), noise)
     starts = _different(first[:, lasting])
-    by_action = _by_action(np.asarray(data.actions)[alive], paid.astype(np.float64))
+    explained = by_action(np.asarray(data.actions)[alive], paid.astype(np.float64))
     return Look(
         episodes=alive.shape[1],
         env_steps=steps,
@@ -129,10 +129,10 @@ def measured(env: Environment, data: Played | Rollout, seconds: float) -> Look:
         first=starts,
         differs_after_reset=starts > 1,
         noise=noise,
-        by_action=by_action,
+        by_action=explained,
         return_error=float(returns.std() / np.sqrt(len(returns))),
         can_keep=can_list(env.action_space, GRID),
-        good=_good(np.asarray(data.rewards), np.asarray(data.terminated), alive, by_action),
+        good=_good(np.asarray(data.rewards), np.asarray(data.terminated), alive, explained),
     )
 
 
@@ -153,7 +153,7 @@ def _noise(env: Environment, observations: np.ndarray, alive: np.ndarray) -> tup
     return tuple(int(entry) for entry in np.flatnonzero(many & (jumps > JUMP * 2 * flat.var(axis=0))))
 
 
-def _by_action(actions: np.ndarray, rewards: np.ndarray) -> float:
+def by_action(actions: np.ndarray, rewards: np.ndarray) -> float:
     """Share of the variance of rewards that their mean by action explains, or a parabola of a real action."""
     if np.ptp(rewards) < 1e-9:
         return 1.0

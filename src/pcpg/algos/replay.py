@@ -23,7 +23,7 @@ from pcpg.algos.replay_explore import NOT_OF_THE_COVER, Explorer, Own, ReplayExp
 from pcpg.algos.replay_task import ReplayExploitConfig, Task
 from pcpg.budget import NO_LIMITS, UNLIMITED, Limits, too_little
 from pcpg.config import ConfigError
-from pcpg.data import Batch, Sample
+from pcpg.data import Batch, Kept, Sample
 from pcpg.engine.together import Shared, together
 from pcpg.envs.host import HostEnvironment
 from pcpg.envs.protocol import Environment
@@ -234,7 +234,7 @@ class ReplayAgent(Bound[Own]):
         """The state with the data of a seed that explored."""
         assert self.world.assets is not None
         kept = self.world.assets[explored].data
-        assert kept is not None
+        assert isinstance(kept, Kept)
         if explored not in self._settled:  # the same for every task on these data
             places = kept.of_every_pair(MOST_OF_A_PAIR)
             codes = np.unique(kept.column("code")[places])

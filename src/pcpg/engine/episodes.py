@@ -63,16 +63,18 @@ def play(
     epsilon: float = 0.0,
     greedy: bool = False,
     candidates: np.ndarray | None = None,
+    squashed: bool = False,
 ) -> Played:
     """Whole episodes from the start; with a roll-in, the first own step is epsilon-greedy.
 
-    With `candidates` policies choose among these by number, and so are their actions recorded.
+    With `candidates` policies choose among these by number, and so are their actions recorded. `squashed`: policies
+    give real actions before tanh.
     """
     space = env.action_space if candidates is None else Discrete(len(candidates))
     show = _Show(
         _Cast(policy, roll_in, num_episodes),
         *(env.observation_space, space, env.max_steps),
-        *(epsilon, greedy, candidates),
+        *(epsilon, greedy, candidates, squashed),
     )
     seeds = rng.integers(2**31, size=num_episodes)
     choices = host.draw(rng, space, env.max_steps, num_episodes)
@@ -112,6 +114,7 @@ class _Show(NamedTuple):
     epsilon: float
     greedy: bool
     candidates: np.ndarray | None
+    squashed: bool
 
 
 class _Task(NamedTuple):
@@ -164,6 +167,7 @@ def _perform(
             continue  # those that have ended stay where they are
         outputs = cast.outputs(t, wave, played.observations[t, wave], alive, host.num_parameters(space))
         actions = host.choose(space, outputs, choices.noise[t, wave], greedy=show.greedy)
+        actions = host.within(space, actions) if show.squashed else actions
         if played.length is not None:
             flip = (played.length[wave] == t) & (choices.flips[wave] < show.epsilon)
             actions[flip] = choices.random[wave][flip]

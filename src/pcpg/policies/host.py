@@ -28,7 +28,10 @@ class Actor:
     """A policy whose weights lie on the host: observations in, parameters of the action distribution out."""
 
     def __init__(self, policy: object) -> None:
-        self._policy = policy
+        self._policy, self._own = policy, None
+        if getattr(policy, "acts_on_host", False):
+            self._policy, self._own, self._has_convolutions = None, jax.tree.map(np.asarray, policy), False
+            return
         if not isinstance(policy, ActorCritic) or not isinstance(policy.actor_body, Body):  # without layers: compiled
             self._policy, self._has_convolutions = jax.device_put(policy), True
             return
@@ -43,6 +46,8 @@ class Actor:
 
     def __call__(self, observations: Shaped[np.ndarray, "n ..."]) -> Float[np.ndarray, "n outputs"]:
         """The parameters of the action distribution for each observation."""
+        if self._own is not None:
+            return self._own.on_host(observations)
         if self._has_convolutions:
             return self._compiled(observations)
         x = observations
@@ -100,6 +105,13 @@ def choose(
         return np.stack(chosen, axis=-1)
     mean, log_std = np.split(outputs, 2, axis=-1)
     return mean if greedy else mean + np.exp(log_std) * noise
+
+
+def within(space: Space, actions: Shaped[np.ndarray, "n ..."]) -> Shaped[np.ndarray, "n ..."]:
+    """Real actions from before tanh to between their bounds; others as they are."""
+    if not isinstance(space, Box):
+        return actions
+    return np.float32((space.high + space.low) / 2) + np.float32((space.high - space.low) / 2) * np.tanh(actions)
 
 
 def _categorical(logits: np.ndarray, point: np.ndarray, greedy: bool) -> np.ndarray:

@@ -1,0 +1,95 @@
+"""What the data of a seed say about its task: what a success is, how far targets look, which episodes are the best."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from pcpg.algos.look import BY_ACTION, MANY, by_action
+from pcpg.learners.transitions import Transitions
+
+LONG_TARGETS, SHORT_TARGETS = 10, 3
+"""Steps of a target where a success ends the episode, and where reward pays at every step."""
+EXAMPLES = 5_000
+PLAIN = 0.95
+"""Share of the rewards, the smallest ones, among which a cost of acting is looked for."""
+STARTS = 16
+"""Episodes from which on a return is compared with what its start promises."""
+FEWEST_BEST = 1_000
+"""Steps up to which episodes that are no better than others fill the best ones."""
+
+
+class Task(NamedTuple):
+    """The task as far as the data show it."""
+
+    success: np.ndarray  # [episodes] bool: it met something good
+    ends: bool  # a success ends the episode
+    is_dense: bool  # rewards tell something everywhere
+    scale: float  # the largest size of a reward
+    low: float  # bounds of values of scaled rewards
+    high: float
+
+    @property
+    def is_met(self) -> bool:
+        return self.is_dense or bool(self.success.any())
+
+    def steps_ahead(self, given: int) -> int:
+        """Steps of the targets; 0: by the rule."""
+        return given or (LONG_TARGETS if self.ends else SHORT_TARGETS)
+
+
+def task_of(kept: Transitions, gamma: float) -> Task:
+    """What rewards and ends show.
+
+    | rewards                                    | an episode met something good if                      |
+    |--------------------------------------------|-------------------------------------------------------|
+    | never differ, none above 0                 | it terminated before the longest, and steps cost      |
+    | never differ, above 0                      | it lasted longer than the shortest                    |
+    | of many values that actions do not explain | always                                                |
+    | others                                     | it earned, at a step, more than 0 and than most often |
+    """
+    reward, lengths = kept.column("reward"), kept.each("lengths")
+    scale = float(np.max(np.abs(reward), initial=0.0)) or 1.0
+    low, high = float(reward.min(initial=0.0)) / scale, float(reward.max(initial=0.0)) / scale
+    terminated = kept.by_episode(kept.column("terminated"), np.maximum) > 0
+    success, is_dense = np.zeros(kept.count, bool), False
+    if kept.count and np.ptp(reward) < 1e-9:
+        if reward[0] < 0:
+            success = terminated
+        elif reward[0] > 0:
+            success = lengths > lengths.min()
+    elif kept.count:
+        some = slice(None, None, max(1, kept.size // EXAMPLES))
+        values, counts = np.unique(np.round(reward[some].astype(np.float64), 9), return_counts=True)
+        # A cost of acting is no word about the task, nor is it with the few rewards that an explorer has met.
+        plain = reward[some] <= np.quantile(reward[some], PLAIN)
+        is_dense = len(values) > MANY and by_action(kept.column("action")[some][plain], reward[some][plain]) < BY_ACTION
+        usual = max(0.0, float(values[np.argmax(counts)]))
+        best = kept.by_episode(reward, np.maximum)
+        success = np.ones(kept.count, bool) if is_dense else best > usual + 1e-6
+    ends = bool(success.any()) and not is_dense and bool(np.mean(terminated[success]) > 0.5)
+    forever = 1 / (1 - gamma)
+    top = high if ends and low <= 0 < high else high * forever
+    return Task(success, ends, is_dense, scale, low * forever, top)
+
+
+def scores(kept: Transitions, gamma: float, whitened: np.ndarray) -> np.ndarray:
+    """The discounted return of each episode beyond what its start promises: a ridge regression on [x, x^2]."""
+    found = kept.discounted(gamma)
+    found -= found.mean()
+    if kept.count < STARTS or whitened.std(axis=0).max(initial=0.0) < 1e-3:
+        return found
+    centred = np.concatenate([whitened, whitened**2], axis=1).astype(np.float64)
+    centred -= centred.mean(axis=0)
+    gram = centred.T @ centred + np.eye(centred.shape[1])
+    return found - centred @ np.linalg.solve(gram, centred.T @ found)
+
+
+def best_places(kept: Transitions, score: np.ndarray, most: int) -> np.ndarray:
+    """The transitions of the best episodes, about `most` of them: those above average, and others if they are few."""
+    order, lengths = np.argsort(-score, kind="stable"), kept.each("lengths")
+    before = np.cumsum(lengths[order]) - lengths[order]
+    limit = np.where(score[order] > 0, most, min(most, FEWEST_BEST))
+    chosen = order[before < limit]
+    starts = kept.each("start")
+    which = zip(starts[chosen].tolist(), lengths[chosen].tolist(), strict=True)
+    return np.concatenate([np.arange(start, start + length) for start, length in which] or [np.zeros(0, int)])
