@@ -231,7 +231,7 @@ def test_the_nan_of_one_seed_leaves_the_others_alone_and_the_seed_can_go_on(
     monkeypatch.setitem(BROKEN, "is", True)
     config = Case(algo, "compiled").config(env="NaNInSeed1-v0", env_options={}, seeds=3)
     broken = start_run(config, tmp_path / "broken")
-    assert "not finite" in train_run(broken).failed[1]
+    assert "non-finite" in train_run(broken).failed[1]
     summary = broken.read_summary()
     assert [value is None for value in summary["final_return"]] == [False, True, False]
 
