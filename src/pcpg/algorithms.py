@@ -272,6 +272,11 @@ ALGORITHMS: dict[str, Row] = {
     "ppo-e3b": Row(
         "PPO+E3B", "PPO with a bonus for novelty within an episode", "#8e6c3a", "-.", "pcpg.algos.ppo:WITH_E3B"
     ),
+    "ppo-ranked": Row(
+        "PPO + ranked episodes",
+        "PPO that also imitates its best episodes; for levels that are new at every reset",
+        *("#c77d1e", "-", "pcpg.algos.ppo:RANKED"),
+    ),
     "ppo": Row("PPO", "a baseline", "#5f6b6d", ":", "pcpg.algos.ppo:PLAIN"),
 }
 
@@ -284,5 +289,5 @@ def label(algo: str) -> str:
 DEFAULT = "pcpg"
 """The default algorithm if no look chooses one."""
 
-Algo = Literal["auto", "pcpg", "pcpg-bonus", "pcpg-replay", "pcpg-deep", "sac", "ppo-rnd", "ppo-e3b", "ppo"]
+Algo = Literal["auto", "pcpg", "pcpg-bonus", "pcpg-replay", "pcpg-deep", "sac", "ppo-rnd", "ppo-e3b", "ppo-ranked", "ppo"]
 """The names in `ALGORITHMS`, for type checkers, and "auto" to have one chosen."""

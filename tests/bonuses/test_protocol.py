@@ -46,6 +46,7 @@ ACTIONS: dict[str, Space] = {
 }
 EVERY: dict[str, Bonus[Any]] = {name: bonus_class(name)() for name in BONUSES}
 EVERY |= {"rnd, scaled": RND(normalise=True), "beside": Joined(), "times": Joined(is_product=True), "none": NO_BONUS}
+PAY_NOTHING = {"ranked", "none"}
 cases = pytest.mark.parametrize("actions", ACTIONS)
 every = pytest.mark.parametrize("name", EVERY)
 
@@ -98,7 +99,7 @@ def test_a_bonus_is_finite_and_0_or_more_and_one_for_each_step(name: str, action
     bonus, space = EVERY[name], ACTIONS[actions]
     paid, state = jax.jit(lambda state, data: bonus.pay(state, data, at(space)))(fresh(bonus, space), played(space))
     assert paid.shape == (STEPS, PLACES) and np.isfinite(paid).all() and (np.asarray(paid) >= 0).all()
-    assert (np.asarray(paid)[1] > 0).all() is np.bool_(bonus is not NO_BONUS)
+    assert (np.asarray(paid)[1] > 0).all() is np.bool_(name not in PAY_NOTHING)
     again, _ = bonus.pay(state, played(space, 1), at(space))
     assert np.isfinite(again).all()
 
@@ -114,9 +115,11 @@ def test_the_loss_has_a_gradient_for_all_that_is_trained_and_for_nothing_else(na
         return bonus.loss(policy, trained, state, samples, at(space))
 
     trained = bonus.trained(state)
+    samples = samples._replace(beside=bonus.beside(state, jax.random.key(0), STEPS * PLACES))
     gradient, metrics = jax.jit(jax.grad(loss, has_aux=True))(trained)
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves((gradient, metrics)))
-    assert any(np.any(leaf) for leaf in jax.tree.leaves(gradient)) is (trained is not None) is bool(metrics)
+    assert any(np.any(leaf) for leaf in jax.tree.leaves(gradient)) is (trained is not None)
+    assert bool(metrics) is (trained is not None or samples.beside is not None)
     other = jax.tree.map(lambda leaf: leaf + 1, trained)
     moved = bonus.with_trained(state, other)
     same = [np.array_equal(x, y) for x, y in zip(*map(jax.tree.leaves, (moved, state)), strict=True)]

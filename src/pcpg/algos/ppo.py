@@ -13,6 +13,7 @@ from pcpg.algos.on_policy import OnPolicy, Round, bytes_of_episodes, bytes_of_ne
 from pcpg.algos.rounds import after_round, plain
 from pcpg.bonuses.e3b import E3B
 from pcpg.bonuses.protocol import NO_BONUS, Bonus
+from pcpg.bonuses.ranked import RankedEpisodes
 from pcpg.bonuses.rnd import RND
 from pcpg.budget import NO_LIMITS, UNLIMITED, Limits
 from pcpg.config import ConfigError, positive
@@ -49,6 +50,8 @@ class BaselineConfig:
         positive(self, "budget", "visit_episodes")
         if self.bonus is not None and self.bonus.needs_cover:
             raise ValueError(f"the bonus {self.bonus.name} needs a cover, which PPO lacks; use pcpg")
+        if self.autoreset and self.bonus is not None and self.bonus.whole_episodes:
+            raise ValueError(f"the bonus {self.bonus.name} needs whole episodes: autoreset must be false")
         if self.num_rounds < 0:
             raise ValueError(f"num_rounds must be 0 (as many as the budget allows) or more, got {self.num_rounds}")
 
@@ -175,3 +178,17 @@ WITH_RND = Presets(
     dataclasses.replace(HOST_BASELINE, bonus=RND(coef=0.5, normalise=True)),
 )
 WITH_E3B = Presets(BaselineConfig(ppo=PAPER_PPO, bonus=E3B()), dataclasses.replace(HOST_BASELINE, bonus=E3B()))
+
+RANKED_PPO = PPOConfig(
+    num_updates=5,
+    num_episodes=10,
+    num_epochs=4,
+    minibatch_size=128,
+    learning_rate=5e-4,
+    entropy_coef=0.01,
+    hidden=(128, 128),
+    cell_code=4,
+)
+"""Small updates of ten episodes: where levels are new at every reset, training itself shows how good a policy is."""
+RANKED_HOST = BaselineConfig(ppo=RANKED_PPO, bonus=RankedEpisodes(), budget=500_000, visit_episodes=2)
+RANKED = Presets(RANKED_HOST, RANKED_HOST)

@@ -64,6 +64,7 @@ class Samples(NamedTuple):
     targets: jax.Array
     mask: jax.Array
     next_observations: jax.Array | None  # only where the bonus trains something
+    beside: Any = None  # what the bonus gave each sample to take along
 
     @property
     def following(self) -> jax.Array:
@@ -85,6 +86,8 @@ class Bonus(Generic[State]):
 
     needs_cover: ClassVar[bool] = False
     """Whether it requires a cover."""
+    whole_episodes: ClassVar[bool] = False
+    """Whether each place of a rollout must hold one episode, from its start to its end."""
 
     name: str = dataclasses.field(default="", init=False)
     """Its name in the table of bonuses."""
@@ -106,6 +109,10 @@ class Bonus(Generic[State]):
     def pay(self, state: State, data: Rollout, at: At) -> tuple[jax.Array, State]:
         """The bonus of every step [T, E], and the state with its moments moved on."""
         return jnp.zeros_like(data.rewards), state
+
+    def beside(self, state: State, key: jax.Array, count: int) -> Any:
+        """What each sample takes along into its minibatch, for the loss, such as kept steps [count, ...]; or None."""
+        return None
 
     def loss(
         self, policy: ActorCritic, trained: Any, state: State, samples: Samples, at: At
@@ -146,6 +153,7 @@ BONUSES = {
     "rnd": "pcpg.bonuses.rnd:RND",
     "e3b": "pcpg.bonuses.e3b:E3B",
     "icm": "pcpg.bonuses.icm:ICM",
+    "ranked": "pcpg.bonuses.ranked:RankedEpisodes",
 }
 """The module of each bonus, imported on demand."""
 

@@ -57,6 +57,7 @@ _ENTRIES: dict[str, Entry] = {
     "PointMass-v0": Entry("pcpg.envs.mechanics:PointMass", "a point mass in a box, with a wall before the far corner"),
     "Arm-v0": Entry("pcpg.envs.mechanics:Arm", "an arm of five links whose tip is to reach a place behind it"),
     "SwingUp-v0": Entry("pcpg.envs.mechanics:SwingUp", "a pole that hangs from a cart and is to be held upright"),
+    "Rooms-v0": Entry("pcpg.envs.rooms:Rooms", "a chain of rooms with doors, another one at every reset, partly seen"),
 }
 
 

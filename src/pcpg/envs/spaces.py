@@ -83,6 +83,15 @@ class Box:
 
 
 @dataclasses.dataclass(frozen=True)
+class Cells(Box):
+    """A Box of zeros and ones of which a part is a grid: `count` cells of `width` entries each, from `start` on."""
+
+    start: int
+    count: int
+    width: int
+
+
+@dataclasses.dataclass(frozen=True)
 class Image:
     """Unsigned bytes of shape (height, width, channels)."""
 

@@ -117,6 +117,10 @@ WATCHED = ("reward", "observation", "bonus", "loss")
 """Quantities that must stay finite, in the order in which a non-finite number would spread."""
 
 
+BESIDE = 1
+"""The stream of what the bonus puts beside the samples."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Learner:
     """The constants of the program; its methods are pure functions of arrays."""
@@ -185,6 +189,7 @@ class Learner:
         samples = self._samples(
             data, total, values, task, key_keep, keep, with_next=trained is not None, next_values=next_values
         )
+        samples = samples._replace(beside=self.bonus.beside(state, jax.random.fold_in(key_keep, BESIDE), keep))
         (policy, trained), adam, losses = minimise(
             lambda params, part: self.loss(params, part, state, at, between(task.entropy_coef, progress)),
             (carry.policy, trained),

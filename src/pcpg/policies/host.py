@@ -11,7 +11,7 @@ import numpy as np
 
 from pcpg.envs.spaces import Box, Discrete, MultiDiscrete, Space
 from pcpg.policies.distributions import num_outputs
-from pcpg.policies.networks import ActorCritic, Body, Conv
+from pcpg.policies.networks import ActorCritic, Body, CellCode, Conv
 from pcpg.policies.normaliser import LARGEST
 from pcpg.shapes import Float, Shaped
 
@@ -38,7 +38,9 @@ class Actor:
         self._has_convolutions = isinstance(policy.actor_body.layers[0], Conv)
         if not self._has_convolutions:
             self._policy = None  # the arrays below are all that it takes, here or in another process
-        self._layers = [(np.asarray(layer.weight), np.asarray(layer.bias)) for layer in policy.actor_body.layers]
+        first, *others = jax.tree.map(np.asarray, policy.actor_body.layers)
+        self._code, plain = (first, others) if isinstance(first, CellCode) else (None, [first, *others])
+        self._layers = [(layer.weight, layer.bias) for layer in plain]
         self._head = np.asarray(policy.actor_head.weight), np.asarray(policy.actor_head.bias)
         seen = None if policy.normaliser is None else policy.normaliser.observations
         self._scale = None if seen is None else (np.asarray(seen.mean), 1 / np.sqrt(np.asarray(seen.variance) + 1e-8))
@@ -53,6 +55,8 @@ class Actor:
         x = observations
         if self._scale is not None:
             x = np.clip((x - self._scale[0]) * self._scale[1], -LARGEST, LARGEST)
+        if self._code is not None:
+            x = self._code(x)
         for weight, bias in self._layers:
             x = np.maximum(x @ weight + bias, 0.0)
         x = x @ self._head[0] + self._head[1]

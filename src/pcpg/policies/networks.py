@@ -6,13 +6,14 @@ one more axis in front of every leaf. Weights are drawn on the host: no compilat
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pcpg.envs.spaces import Box, Discrete, Image, MultiDiscrete, Space
+from pcpg.envs.spaces import Box, Cells, Discrete, Image, MultiDiscrete, Space
 from pcpg.policies.distributions import num_outputs
 from pcpg.policies.normaliser import Normaliser, init_normaliser
 from pcpg.policies.own import OwnBody, own_body
@@ -39,10 +40,27 @@ class Conv(eqx.Module):
         return convolve(x, jnp.asarray(self.weight)) + self.bias
 
 
+class CellCode(eqx.Module):
+    """The cells of a grid as a few learned numbers each, by one map for all of them; other entries as they are.
+
+    A view of 49 cells with 21 entries is 200 numbers with a code of 4: a fifth of the products of a wide first layer.
+    """
+
+    weight: Float[Array, "entries numbers"]
+    start: int = eqx.field(static=True)
+    count: int = eqx.field(static=True)
+
+    def __call__(self, x: Any) -> Any:
+        width, end = self.weight.shape[0], self.start + self.count * self.weight.shape[0]
+        cells = x[..., self.start : end].reshape(*x.shape[:-1], self.count, width) @ self.weight
+        parts = [cells.reshape(*x.shape[:-1], -1), x[..., : self.start], x[..., end:]]
+        return (np if isinstance(x, np.ndarray) else jnp).concatenate(parts, axis=-1)
+
+
 class Body(eqx.Module):
     """Layers with a ReLU after each: observations [*batch, *shape] to hidden units [*batch, width]."""
 
-    layers: tuple[Linear | Conv, ...]
+    layers: tuple[Linear | Conv | CellCode, ...]
 
     def __call__(self, observations: Shaped[Array, "..."]) -> Float[jax.Array, "*batch width"]:
         return jax.nn.relu(self.linear(observations))
@@ -55,7 +73,7 @@ class Body(eqx.Module):
             batch = x.shape[:-3]
             x = x.reshape(-1, *x.shape[-3:]).astype(jnp.float32) / 255.0
         for index, layer in enumerate(self.layers):
-            x = jax.nn.relu(x) if index else x
+            x = jax.nn.relu(x) if index and not isinstance(self.layers[index - 1], CellCode) else x
             if index and isinstance(layer, Linear) and isinstance(self.layers[index - 1], Conv):
                 x = x.reshape(x.shape[0], -1)
             x = layer(x)
@@ -134,12 +152,15 @@ def orthogonal(rng: np.random.Generator, shape: Sequence[int], gain: float) -> F
     return (gain * q).reshape(shape).astype(np.float32)
 
 
-def init_body(rng: np.random.Generator, observation_space: Space, hidden: Sequence[int]) -> Body:
-    """Hidden layers that fit the observations: convolutions and one layer for images, else plain layers."""
+def init_body(rng: np.random.Generator, observation_space: Space, hidden: Sequence[int], cell_code: int = 0) -> Body:
+    """Hidden layers that fit the observations: convolutions and one layer for images, else plain layers.
+
+    With a `cell_code` the cells of a grid become so many numbers each before the first layer.
+    """
     gain = math.sqrt(2.0)
     if isinstance(observation_space, Discrete | MultiDiscrete):
         raise ValueError("discrete observations must be one-hot encoded by the environment")
-    layers: list[Linear | Conv] = []
+    layers: list[Linear | Conv | CellCode] = []
     if isinstance(observation_space, Image):
         height, width, channels = observation_space.shape
         for kernels in (32, 64):
@@ -147,6 +168,11 @@ def init_body(rng: np.random.Generator, observation_space: Space, hidden: Sequen
             layers.append(Conv(weight, np.zeros(kernels, np.float32)))
             height, width, channels = -(-height // 2), -(-width // 2), kernels
         size = height * width * channels
+    elif cell_code and isinstance(space := observation_space, Cells):
+        # Of the ones in a cell there are as many as codes, some three: their sum has variance one or so.
+        code = rng.standard_normal((space.width, cell_code)).astype(np.float32)
+        layers.append(CellCode(code, space.start, space.count))
+        size = space.shape[0] - space.count * (space.width - cell_code)
     elif len(observation_space.shape) == 1:
         (size,) = observation_space.shape
     else:
@@ -167,6 +193,7 @@ def init_actor_critic(
     normalise_observations: bool = False,
     normalise_rewards: bool = False,
     body: str = "",
+    cell_code: int = 0,
 ) -> ActorCritic:
     """A fresh network; the small gain of the actor's head makes the first policy nearly uniform.
 
@@ -178,7 +205,7 @@ def init_actor_critic(
     def new() -> tuple[Body | OwnBody, int]:
         if body:
             return own_body(rng, body, observation_space)
-        return init_body(rng, observation_space, hidden), hidden[-1]
+        return init_body(rng, observation_space, hidden, cell_code), hidden[-1]
 
     actor_body, width = new()
     critic_body = None if shared_body else new()[0]

@@ -5,6 +5,7 @@ EXPERIMENTS = {
     "lock": "pcpg_lab.claims.lock:CLAIM",
     "environments": "pcpg_lab.claims.environments:CLAIM",
     "unseen": "pcpg_lab.claims.unseen:CLAIM",
+    "levels": "pcpg_lab.claims.levels:CLAIM",
     "maze": "pcpg_lab.claims.maze:CLAIM",
     "mountaincar": "pcpg_lab.claims.mountaincar:CLAIM",
     "table1": "pcpg_lab.table1.command:ReproduceTable1",

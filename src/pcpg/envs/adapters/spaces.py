@@ -5,6 +5,7 @@
 | Box of bytes [h, w, 1 to 4], 16 x 16 or more | an image                                                 |
 | any other Box                                | its entries as a vector; bytes divided by their bound    |
 | Discrete, MultiDiscrete                      | one-hot, one after the other                             |
+| MultiDiscrete [h, w, c], alike in each cell  | the same, known as a grid of cells                       |
 | MultiBinary                                  | zeros and ones                                           |
 | Dict, Tuple                                  | the vectors of their parts, in the order of the space    |
 | Text in a Dict or Tuple                      | left out, with a notice                                  |
@@ -24,7 +25,7 @@ from gymnasium import spaces
 from numpy.typing import ArrayLike
 
 from pcpg.envs.options import InvalidOption
-from pcpg.envs.spaces import Box, Discrete, Image, MultiDiscrete
+from pcpg.envs.spaces import Box, Cells, Discrete, Image, MultiDiscrete
 
 OBSERVATIONS = "Box, Discrete, MultiDiscrete, MultiBinary, and Dict or Tuple of these"
 ACTIONS = "Discrete, MultiDiscrete, and Box with finite bounds"
@@ -62,7 +63,9 @@ def observations_of(space: gymnasium.Space) -> Observations:
         whole.write(value, out)
         return out
 
-    return Observations(Box(whole.low, whole.high, (whole.size,)), encode, whole.notices)
+    box = whole.low, whole.high, (whole.size,)
+    seen = Cells(*box, *whole.cells) if whole.is_binary and whole.cells is not None else Box(*box)
+    return Observations(seen, encode, whole.notices)
 
 
 def actions_of(space: gymnasium.Space) -> Actions:
@@ -132,6 +135,8 @@ class _Part(NamedTuple):
     low: float = 0.0  # the least and the largest entry; inf and -inf if there are none
     high: float = 1.0
     notices: tuple[str, ...] = ()
+    is_binary: bool = False  # whether all entries are 0 or 1
+    cells: tuple[int, int, int] | None = None  # where the cells of a grid begin, how many they are, entries of each
 
 
 def _part(space: gymnasium.Space, name: str) -> _Part:
@@ -143,12 +148,14 @@ def _part(space: gymnasium.Space, name: str) -> _Part:
     if isinstance(space, spaces.Tuple):
         return _parts(space, name, list(enumerate(space.spaces)))
     if isinstance(space, spaces.Discrete):
-        return _Part(int(space.n), _one_hot_writer(space, name, [int(space.n)], [int(space.start)]))
+        writer = _one_hot_writer(space, name, [int(space.n)], [int(space.start)])
+        return _Part(int(space.n), writer, is_binary=True)
     if 0 in (space.shape or ()):
         return _Part(0, _write_nothing, np.inf, -np.inf)
     if isinstance(space, spaces.MultiDiscrete):
         sizes, start = (np.asarray(part).reshape(-1) for part in (space.nvec, space.start))
-        return _Part(int(sizes.sum()), _one_hot_writer(space, name, sizes, start))
+        size, writer = int(sizes.sum()), _one_hot_writer(space, name, sizes, start)
+        return _Part(size, writer, is_binary=True, cells=_cells(space, sizes))
     if isinstance(space, spaces.Box) and space.dtype != np.uint8:
         low, high = float(space.low.min()), float(space.high.max())
         return _Part(math.prod(space.shape), _plain_writer(space, name), low, high if low < high else low + 1.0)
@@ -156,8 +163,16 @@ def _part(space: gymnasium.Space, name: str) -> _Part:
         scale = (1.0 / np.maximum(space.high, 1)).reshape(-1).astype(np.float32)
         return _Part(math.prod(space.shape), _plain_writer(space, name, scale))
     if isinstance(space, spaces.MultiBinary):
-        return _Part(math.prod(space.shape), _plain_writer(space, name))
+        return _Part(math.prod(space.shape), _plain_writer(space, name), is_binary=True)
     raise InvalidOption(f"{name} is {space}, which is not supported; supported: {OBSERVATIONS}")
+
+
+def _cells(space: spaces.MultiDiscrete, sizes: np.ndarray) -> tuple[int, int, int] | None:
+    """The cells of a grid [height, width, codes] whose codes have the same sizes in every cell; None: no grid."""
+    if len(space.shape) != 3:
+        return None
+    each = sizes.reshape(-1, space.shape[-1])
+    return (0, len(each), int(each[0].sum())) if bool(np.all(each == each[0])) else None
 
 
 def _write_nothing(value: object, out: np.ndarray) -> None:
@@ -182,7 +197,12 @@ def _parts(space: gymnasium.Space, name: str, parts: list[tuple[object, gymnasiu
 
     low = min((part.low for _, part in found), default=np.inf)
     high = max((part.high for _, part in found), default=-np.inf)
-    return _Part(ends[-1], write_all, low, high, tuple(text for _, part in found for text in part.notices))
+    notices = tuple(text for _, part in found for text in part.notices)
+    grids = [
+        (start + part.cells[0], *part.cells[1:]) for (_, part), start in zip(found, ends, strict=False) if part.cells
+    ]
+    is_binary = all(part.is_binary for _, part in found if part.size)
+    return _Part(ends[-1], write_all, low, high, notices, is_binary, grids[0] if len(grids) == 1 else None)
 
 
 def _misshapen(name: str, array: np.ndarray, space: gymnasium.Space) -> ValueError:

@@ -1,0 +1,256 @@
+"""Levels that are new at every reset: PPO with ranked episodes, without them, and with a bonus, at equal steps.
+
+All arms have the settings of `ppo-ranked`, whatever the level, and differ in the bonus alone. A seed has solved a level
+once the mean return of its last 100 training episodes is above SOLVED: every one of them was played in a level of its
+own. Beside it stand 100 fresh greedy episodes of the final policy. Settings were tuned on seeds from 1000 on.
+"""
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from pcpg.algorithms import ALGORITHMS
+from pcpg.api import Run
+from pcpg.budget import Limits
+from pcpg.config import from_plain
+from pcpg.reports.figures import new_figure
+from pcpg.run_config import RunConfig
+from pcpg_lab.claims import harness
+from pcpg_lab.claims.harness import Cell, Claim, each
+from pcpg_lab.claims.records import Columns, Figures, Record, Scale, refuse_unknown, share_solved, share_text
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+OURS = "ppo-ranked"
+SOLVED, WINDOW, EVALUATION = 0.6, 100, 100
+SMOKE_STEPS = 8_000
+OWN, GRID = "gymnasium:pcpg_lab.envs.levels:", "gymnasium:MiniGrid-"
+
+
+class Level(NamedTuple):
+    """A kind of level, the steps that were aimed at, and the best that we found published."""
+
+    env: str
+    steps: int
+    published: str = "-"
+    seeds: int = 5
+
+
+LEVELS: dict[str, Level] = {
+    "multiroom-n7-s4": Level(f"{OWN}MultiRoom-N7-S4-v0", 120_000, "RAPID 0.6M, RIDE 5.5M", 10),
+    "multiroom-n7-s8": Level(f"{OWN}MultiRoom-N7-S8-v0", 350_000, "RAPID 1.5M, RIDE 16M", 10),
+    "keycorridor-s3r2": Level(f"{GRID}KeyCorridorS3R2-v0", 300_000, "RAPID 1.3M", 10),
+    "doorkey-8x8": Level(f"{GRID}DoorKey-8x8-v0", 300_000),
+    "unlockpickup": Level(f"{GRID}UnlockPickup-v0", 500_000),
+    "fourrooms": Level(f"{GRID}FourRooms-v0", 500_000),
+    "multiroom-n12-s10": Level(f"{OWN}MultiRoom-N12-S10-v0", 1_500_000, "RAPID 4M, RIDE 20M"),
+    "keycorridor-s3r3": Level(f"{GRID}KeyCorridorS3R3-v0", 1_500_000, "RAPID 3.5M, RIDE 11M"),
+    "obstructedmaze-1dlhb": Level(f"{GRID}ObstructedMaze-1Dlhb-v0", 2_000_000, "-", 3),
+}
+LAPTOP = ("multiroom-n7-s4", "multiroom-n7-s8", "keycorridor-s3r2")
+ARMS: dict[str, Mapping[str, object] | None] = {
+    OURS: {},
+    "ppo": None,
+    "ppo-e3b": {"name": "e3b"},
+    "ppo-rnd": {"name": "rnd", "coef": 0.5, "normalise": True},
+    "return-alone": {"novelty_coef": 0.0},
+    "counts": {"novelty": "counts"},
+    "without-reward": {"return_coef": 0.0},
+}
+"""By arm, what differs in the bonus; None: there is none."""
+NAMES = {
+    OURS: "PPO + ranked episodes",
+    "ppo": "PPO",
+    "ppo-e3b": "PPO+E3B",
+    "ppo-rnd": "PPO+RND",
+    "return-alone": "ranked by return alone",
+    "counts": "ranked by return and counts",
+    "without-reward": "ranked by volume, without reward",
+}
+COLOURS = dict(zip(ARMS, ("#c77d1e", "#5f6b6d", "#8e6c3a", "#d1495b", "#2a9d5c", "#1b6ca8", "#7a4fa3"), strict=True))
+SEED = "-seed-"
+
+
+@dataclasses.dataclass(frozen=True)
+class Flags(harness.Flags):
+    """Levels that are new at every reset: steps until solved, with ranked episodes, without, and with a bonus."""
+
+    scale: Scale = "laptop"
+    """smoke: one seed, seconds, learns nothing; laptop: three levels, minutes a seed; paper: all levels."""
+    levels: tuple[str, ...] = ()
+    """Which levels; by default set by the scale."""
+    algos: tuple[str, ...] = (OURS, "ppo", "ppo-e3b", "ppo-rnd")
+    """Which arms: ppo-ranked, ppo, ppo-e3b, ppo-rnd, and for the ablation return-alone, counts, without-reward."""
+    steps: int = 0
+    """Environment steps per seed; 0: those that were aimed at."""
+    out: str = "results/levels"
+
+    def __post_init__(self) -> None:
+        refuse_unknown("level", self.levels, LEVELS)
+        refuse_unknown("algorithm", self.algos, ARMS)
+        if self.seeds < 0 or self.steps < 0:
+            raise ValueError(f"seeds and steps must be 0 (as by default) or more, got {self.seeds} and {self.steps}")
+
+
+def cells(flags: Flags, records: list[Record]) -> Iterator[Cell]:
+    """A run for each level, arm and seed, so several processes can share them."""
+    del records
+    is_smoke = flags.scale == "smoke"
+    asked = flags.levels or (LAPTOP[:1] if is_smoke else LAPTOP if flags.scale == "laptop" else tuple(LEVELS))
+    for name in asked:
+        level = LEVELS[name]
+        steps = flags.steps or (SMOKE_STEPS if is_smoke else level.steps)
+        for arm in flags.chosen(tuple(ARMS)):
+            for seed in range(flags.seed, flags.seed + (flags.seeds or (1 if is_smoke else level.seeds))):
+                config = RunConfig(level.env, OURS, settings(arm), {}, seed=seed, seeds=1, limits=Limits(steps=steps))
+                command = f"pcpg reproduce levels --levels {name} --algos {arm} --steps {steps} --seeds 1 --seed {seed}"
+                yield Cell(f"{name}-{arm}{SEED}{seed}", config.resolved(), command)
+
+
+def settings(arm: str) -> object:
+    """The settings of an arm: those of `ppo-ranked` with another bonus."""
+    agent, changes = ALGORITHMS[OURS].presets.host, ARMS[arm]
+    return from_plain(type(agent), {"bonus": changes}, "config", agent)
+
+
+def measure(run: Run) -> Record:
+    """Each round's training return, and fresh greedy episodes of the final policy."""
+    level, arm = _names(run.path.name)
+    played = run.evaluate(EVALUATION, greedy=True)
+    ppo = run.config.agent.ppo
+    return harness.facts_of(
+        run,
+        name=run.path.name,
+        level=level,
+        arm=arm,
+        env=run.config.env,
+        steps=run.config.limits.steps,
+        episodes_per_round=ppo.num_updates * ppo.num_episodes,
+        greedy_return=[float(value) for value in played.mean_return],
+        history=harness.histories(run, lambda metrics: [metrics["train/return"]]),
+    )
+
+
+def _names(cell: str) -> tuple[str, str]:
+    """Level and arm of a cell."""
+    name = cell.partition(SEED)[0]
+    level = max((known for known in LEVELS if name.startswith(f"{known}-")), key=len)
+    return level, name.removeprefix(f"{level}-")
+
+
+def training_means(record: Record, rows: list[list[float]]) -> list[float]:
+    """After each round, the mean return of the last 100 training episodes; NaN before there are so many."""
+    rounds = max(1, -(-WINDOW // record["episodes_per_round"]))
+    means = [row[2] for row in rows]
+    return [
+        float(np.mean(means[max(0, i - rounds + 1) : i + 1])) if i + 1 >= rounds else np.nan for i in range(len(rows))
+    ]
+
+
+def solved_at(record: Record) -> list[float | None]:
+    """By seed, the steps after which the last 100 training episodes were above SOLVED; None: never."""
+    found: list[float | None] = []
+    for rows in record["history"].values():
+        means = training_means(record, rows)
+        found.append(next((row[0] for row, mean in zip(rows, means, strict=True) if mean > SOLVED), None))
+    return found
+
+
+def merged(records: list[Record]) -> list[Record]:
+    """The cells of one level and arm put together."""
+    groups: dict[tuple[str, str, int], list[Record]] = {}
+    for record in records:
+        groups.setdefault((record["level"], record["arm"], record["steps"]), []).append(record)
+    return [_joined(parts) for parts in groups.values()]
+
+
+def _joined(parts: list[Record]) -> Record:
+    lists = {
+        name: [value for part in parts for value in part[name]] for name in ("seeds", "greedy_return", "env_steps")
+    }
+    history = {seed: rows for part in parts for seed, rows in part["history"].items()}
+    command = parts[0]["command"].partition(" --seeds")[0]
+    command += f" --seeds {len(lists['seeds'])} --seed {min(lists['seeds'])}"
+    return parts[0] | lists | {"history": history, "seconds": sum(p["seconds"] for p in parts), "command": command}
+
+
+def _row(record: Record) -> Record:
+    steps = solved_at(record)
+    solved = [value for value in steps if value is not None]
+    last = [training_means(record, rows)[-1] for rows in record["history"].values()]
+    return {
+        "level": record["level"],
+        "arm": record["arm"],
+        "steps": record["steps"],
+        **share_solved(len(solved), len(steps)),
+        "solved_at": steps,
+        "training_return": [round(value, 3) for value in last],
+        "greedy_return": [round(value, 3) for value in record["greedy_return"]],
+        "published": LEVELS[record["level"]].published,
+        "seconds_per_seed": record["seconds"] / len(steps),
+        "steps_per_second": sum(record["env_steps"]) / max(record["seconds"], 1e-9),
+    }
+
+
+def _range(values: list[float | None]) -> str:
+    known = sorted(value for value in values if value is not None)
+    return f"{known[0] / 1e3:.0f}k to {known[-1] / 1e3:.0f}k, median {np.median(known) / 1e3:.0f}k" if known else "-"
+
+
+COLUMNS: Columns = {
+    "level": lambda row: f"`{LEVELS[row['level']].env}`",
+    "arm": lambda row: NAMES[row["arm"]],
+    "steps": lambda row: f"{row['steps'] / 1e3:.0f}k",
+    "solved": lambda row: share_text(row["successes"], row["seeds"], row["interval"]),
+    "solved at": lambda row: _range(row["solved_at"]),
+    "last 100 training episodes, mean": lambda row: f"{np.nanmean(row['training_return']):.2f}",
+    "100 unseen levels, greedy, each seed": lambda row: ", ".join(f"{value:.2f}" for value in row["greedy_return"]),
+    "published": lambda row: row["published"],
+    "steps a second": lambda row: f"{row['steps_per_second']:,.0f}",
+}
+
+
+def figures(records: list[Record]) -> Figures:
+    """The training return of every seed against steps, a panel for each level."""
+    groups = merged(records)
+    names = [name for name in LEVELS if any(record["level"] == name for record in groups)]
+    if names:
+        yield "levels", _curves(names, groups)
+
+
+def _curves(names: list[str], groups: list[Record]) -> "Figure":
+    columns = min(3, len(names))
+    rows = -(-len(names) // columns)
+    figure, axes = new_figure(rows, columns, width=2.6 * columns, height=2.1 * rows)
+    for axis, name in zip(axes.reshape(-1), names, strict=False):
+        for record in (one for one in groups if one["level"] == name):
+            for number, history in enumerate(record["history"].values()):
+                label = NAMES[record["arm"]] if number == 0 else None
+                steps = [row[0] / 1e3 for row in history]
+                axis.plot(steps, training_means(record, history), color=COLOURS[record["arm"]], lw=0.8, label=label)
+        axis.axhline(SOLVED, color="#999999", lw=0.5, ls=":")
+        axis.set(title=name, xlabel="thousand steps", ylim=(-0.02, 1))
+    for axis in axes.reshape(-1)[len(names) :]:
+        axis.set_visible(False)
+    axes[0][0].set_ylabel("training return")
+    axes[0][0].legend(fontsize=6, frameon=False)
+    return figure
+
+
+def _place(record: Record) -> tuple[int, int, int]:
+    return list(LEVELS).index(record["level"]), list(ARMS).index(record["arm"]), min(record["seeds"])
+
+
+CLAIM = Claim(
+    flags=Flags,
+    cells=cells,
+    measure=measure,
+    order=_place,
+    about={"success": f"mean return of the last {WINDOW} training episodes above {SOLVED}; all steps counted"},
+    rows=lambda records: each(_row)(merged(records)),
+    columns=COLUMNS,
+    figures=figures,
+)
