@@ -289,5 +289,7 @@ def label(algo: str) -> str:
 DEFAULT = "pcpg"
 """The default algorithm if no look chooses one."""
 
-Algo = Literal["auto", "pcpg", "pcpg-bonus", "pcpg-replay", "pcpg-deep", "sac", "ppo-rnd", "ppo-e3b", "ppo-ranked", "ppo"]
+Algo = Literal[
+    "auto", "pcpg", "pcpg-bonus", "pcpg-replay", "pcpg-deep", "sac", "ppo-rnd", "ppo-e3b", "ppo-ranked", "ppo"
+]
 """The names in `ALGORITHMS`, for type checkers, and "auto" to have one chosen."""
