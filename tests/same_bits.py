@@ -5,7 +5,9 @@
 A case is a list of commands, each what one would write after `pcpg`, run in an empty folder. What they leave behind is
 compared: metrics, policies, members of the cover and features of every run folder, the JSON that commands print, the
 cells of an experiment. Times, versions, paths and the commit are no part of it. The base's results are kept in
-FOLDER, by commit, and not computed again.
+FOLDER, by commit, and not computed again. What only the base imports (tyro, up to 5dad328) is found through PYTHONPATH:
+
+    pip install --target extra tyro && PYTHONPATH=extra python -m tests.same_bits
 """
 
 import argparse
@@ -131,7 +133,8 @@ KILLED_AT = 2  # the step of the checkpoint
 
 def started(source: Path, words: list[str], folder: Path) -> subprocess.Popen[str]:
     """`pcpg WORDS` of a source tree, in a folder."""
-    own = os.environ | {"PYTHONPATH": str(source), "PYTHONWARNINGS": "ignore"}
+    path = os.pathsep.join([str(source), *filter(None, [os.environ.get("PYTHONPATH")])])
+    own = os.environ | {"PYTHONPATH": path, "PYTHONWARNINGS": "ignore"}
     command, pipe = [sys.executable, "-m", "pcpg", *words], subprocess.PIPE
     return subprocess.Popen(command, cwd=folder, env=own, stdout=pipe, stderr=pipe, text=True)
 

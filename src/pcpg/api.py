@@ -188,10 +188,9 @@ def exploit(
     check_loggers(loggers)
     folder = run.folder if isinstance(run, Run) else RunFolder.open(Path(run))
     given, trust = (run.given, trust or run.trust) if isinstance(run, Run) else (Given(), trust)
-    check_trust(folder, trust)
     path = _path(out)
     with given.used(folder):
-        defaults = exploit_defaults(folder)
+        defaults = exploit_defaults(folder, trust)
         run_config = exploit_config(
             defaults,
             agent=from_plain(type(defaults.agent), upgraded(config or {}), "config", defaults.agent),

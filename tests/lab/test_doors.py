@@ -1,5 +1,6 @@
 """Folders of sweeps and searches that a stranger made: they neither choose what is imported nor what is trained."""
 
+import importlib
 import json
 import os
 import shutil
@@ -12,7 +13,10 @@ import pytest
 from pcpg.run_config import RunConfig
 from pcpg.runs.documents import read_json, write_json
 from pcpg.runs.errors import DamagedFile, FolderTaken
+from pcpg.runs.folder import RunFolder
 from pcpg.training.loop import start_run
+from pcpg_lab.claims import EXPERIMENTS
+from pcpg_lab.claims.harness import reproduce
 from pcpg_lab.sweeps.crew import Boss, perform
 from pcpg_lab.sweeps.plan import Cell, Plan, plan_of
 from pcpg_lab.sweeps.status import SweepFolder
@@ -69,6 +73,22 @@ def test_a_cell_with_other_settings_than_the_plan_is_refused_with_the_difference
     forge(out, plan.cells[0], lambda config: config["agent"]["explore"].update(max_policies=2))
     with pytest.raises(FolderTaken, match=r"agent\.explore\.max_policies is 2 there, 8 here"):
         run_sweep(plan, SweepFolder(out), NoEngine())
+
+
+CLAIMS = [name for name, home in EXPERIMENTS.items() if home.endswith(":CLAIM")]  # the others keep no run folders
+
+
+@pytest.mark.parametrize("name", CLAIMS)
+def test_a_claim_does_not_import_what_a_run_below_its_folder_names(name: str, tmp_path: Path, mark: Path):
+    module, _, claim = EXPERIMENTS[name].partition(":")
+    claim = getattr(importlib.import_module(module), claim)
+    flags = claim.flags(out=str(tmp_path / "out"))
+    cell = next(claim.cells(flags, []))
+    config = json.loads(json.dumps(cell.config.resolved().to_json())) | {"env": HOSTILE, "env_options": {}}
+    RunFolder.create(tmp_path / "out" / "runs" / cell.name, config)
+    with pytest.raises(FolderTaken, match=r"config is not the claim's \(env is 'gymnasium:payload:Harmful-v0' there"):
+        reproduce(claim, flags)
+    assert not mark.exists()
 
 
 CELL = "0123456789abcdef"

@@ -64,7 +64,7 @@ def test_a_record_that_was_cut_is_measured_again_or_named(tmp_path):
     path.parent.mkdir()
     for cut in (b"", b'{"seeds": [0], "con', b"[]"):
         path.write_bytes(cut)
-        assert harness._read_record(path) is None
+        assert harness.read_record(path) is None
     path.write_bytes(b"")
     with pytest.raises(ValueError, match=r"one\.json is damaged"):
         read_records(lock.CLAIM, tmp_path)

@@ -11,11 +11,12 @@ from pcpg.cli.display import result_table
 from pcpg.envs.lock import CombinationLock
 from pcpg.envs.maze import Maze
 from pcpg.presets import preset
+from pcpg.reports.statistics import value_at
 from pcpg.run_config import RunConfig
 from pcpg.runs.errors import NotARun
 from pcpg.runs.folder import RunFolder
 from pcpg_lab.claims import maze, maze_goals
-from pcpg_lab.claims.harness import read_records, reproduce, value_at
+from pcpg_lab.claims.harness import read_records, reproduce
 from pcpg_lab.claims.maze import ALGOS, CLAIM, ENV, GOAL_ALGOS, Flags, make_cell
 from pcpg_lab.claims.maze_goals import GOALS
 

@@ -133,9 +133,7 @@ def exploit(arguments: list[str], console: Console) -> int:
     folder, here = RunFolder.open(arguments[0]), Path.cwd()
     with loading(console):
         from pcpg.training.exploit import exploit_config, exploit_defaults
-        from pcpg.training.trust import check_trust
-    check_trust(folder, "--trust" in arguments)
-    defaults = exploit_defaults(folder)
+    defaults = exploit_defaults(folder, "--trust" in arguments)
     groups = Arg(help="Groups of episodes that share a roll-in policy.", aliases=("--num-groups",))
     parts = [
         Part(ExploitFlags),

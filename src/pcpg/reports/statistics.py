@@ -97,10 +97,11 @@ class Curve(NamedTuple):
     num_seeds: int
 
 
-def value_at(rows: np.ndarray, grid: np.ndarray) -> np.ndarray:
-    """The newest value of a history [points, 2] at each number of steps; its first value before that."""
+def value_at(history: Sequence[Sequence[float]] | np.ndarray, grid: np.ndarray, column: int = 1) -> np.ndarray:
+    """The newest value of a column of a history at each number of steps, its first column; NaN before that."""
+    rows = np.asarray(history, float)
     index = np.searchsorted(rows[:, 0], grid, side="right") - 1
-    return rows[np.maximum(index, 0), 1]
+    return np.where(index < 0, np.nan, rows[np.maximum(index, 0), column])
 
 
 def common_grid(histories: list[np.ndarray]) -> np.ndarray:

@@ -6,7 +6,7 @@ import numpy as np
 
 from pcpg.algorithms import ALGORITHMS, Row
 from pcpg.reports.figures import new_figure
-from pcpg_lab.claims.harness import value_at
+from pcpg.reports.statistics import value_at
 from pcpg_lab.claims.records import Record
 
 if TYPE_CHECKING:

@@ -14,8 +14,6 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
-import numpy as np
-
 from pcpg.algorithms import ALGORITHMS
 from pcpg.api import Run, load
 from pcpg.bonuses.protocol import upgraded
@@ -23,9 +21,10 @@ from pcpg.config import from_plain
 from pcpg.presets import preset
 from pcpg.reports.visits import read_visits
 from pcpg.run_config import RunConfig
+from pcpg.runs.disk import exists
 from pcpg.runs.documents import read_object
-from pcpg.runs.errors import DamagedFile
-from pcpg.runs.folder import RunFolder
+from pcpg.runs.errors import DamagedFile, FolderTaken
+from pcpg.runs.folder import CONFIG, RunFolder, differences
 from pcpg.runs.metrics import read_metrics
 from pcpg.state import NonFinite
 from pcpg.training.loop import Observer, device_kind, start_run, train_run
@@ -37,6 +36,7 @@ from pcpg_lab.claims.records import (
     Summary,
     origin,
     provenance,
+    read_record,
     refuse_unknown,
     save,
     table_of,
@@ -177,8 +177,8 @@ def reproduce(
 
 def train_cells(cells: Iterable[Cell], out: Path, engine: Engine, notice: Callable[[str], None]) -> None:
     """Train the runs of all cells without a record, in parallel on an engine."""
-    wanted = [cell for cell in cells if _read_record(out / "cells" / f"{cell.name}.json") is None]
-    plain = [json.loads(json.dumps(cell.config.resolved().to_json())) for cell in wanted]
+    wanted = [cell for cell in cells if read_record(out / "cells" / f"{cell.name}.json") is None]
+    plain = [_plain(cell.config) for cell in wanted]
     named = [sweeps.Cell(cell.name, cell.name, cell.name, one) for cell, one in zip(wanted, plain, strict=True)]
     run_sweep(sweeps.Plan(tuple(named)), SweepFolder(out / "sweep", out / "runs"), engine, notice=notice)
 
@@ -191,16 +191,14 @@ def run_or_read(
 ) -> Record | None:
     """The record of a cell: read if it is finished, else trained from the last checkpoint; None if interrupted."""
     path = out / "cells" / f"{cell.name}.json"
-    record = _read_record(path)
+    record = read_record(path)
     if record is not None:
         if record["seeds"] != cell.config.seed_list:
             raise ValueError(f"{path} holds seeds {record['seeds']}, not {cell.config.seed_list}: choose another --out")
         _check_settings(cell, record["config"], path)
         return record
     run_path = out / "runs" / cell.name
-    is_begun = (run_path / "config.json").exists()
-    folder = RunFolder.open(run_path) if is_begun else start_run(cell.config.resolved(), run_path)
-    _check_settings(cell, folder.config["agent"], run_path)
+    folder = _begun(cell, run_path) or start_run(cell.config.resolved(), run_path)
     started = time.perf_counter()
     with watch(cell.name) as observer:
         trained = train_run(folder, observer=observer, trust=True)  # the environment is the claim's own
@@ -217,18 +215,26 @@ def run_or_read(
     return record
 
 
-def _read_record(path: Path) -> Record | None:
-    """A kept record; None for one that a full disk or a kill cut short: it is measured again from its run."""
-    try:
-        record = read_object(path)
-        return record if {"seeds", "config"} <= record.keys() else None
-    except DamagedFile:
+def _begun(cell: Cell, path: Path) -> RunFolder | None:
+    """The run of a cell that has begun; refused unless it is the claim's, on the claim's environment."""
+    if not exists(path / CONFIG):
         return None
+    folder = RunFolder.open(path)
+    _check_settings(cell, folder.config["agent"], path)
+    asked, rest = _plain(cell.config), folder.config.keys() - {"agent"}  # entries that were added since are absent
+    different = differences(*({name: one.get(name) for name in rest} for one in (folder.config, asked)))
+    if different:
+        raise FolderTaken(f"{path} holds a run whose config is not the claim's ({different}): choose another --out")
+    return folder
+
+
+def _plain(config: RunConfig) -> Record:
+    return json.loads(json.dumps(config.resolved().to_json()))
 
 
 def _check_settings(cell: Cell, kept: Mapping[str, object], where: Path) -> None:
     """Refuse results of other settings; budgets of baselines are checked apart."""
-    asked = dict(sweeps.leaves(json.loads(json.dumps(cell.config.resolved().to_json()["agent"]))))
+    asked = dict(sweeps.leaves(_plain(cell.config)["agent"]))
     # Settings that were added since are absent from kept results.
     other = [name for name, value in sweeps.leaves(upgraded(kept)) if name != "budget" and asked.get(name) != value]
     if other:
@@ -305,13 +311,6 @@ def histories(run: Run, more: Callable[[Record], Sequence[object]]) -> dict[str,
         row = [metrics["env_steps"], metrics["return"], *more(metrics)]
         rows.setdefault(str(metrics["seed"]), []).append(row)
     return rows
-
-
-def value_at(rows: list[list[float]], grid: np.ndarray, column: int) -> np.ndarray:
-    """The newest value of a column of a history at each number of steps; NaN before the first row."""
-    steps, values = np.array([row[0] for row in rows]), np.array([row[column] for row in rows])
-    index = np.searchsorted(steps, grid, side="right") - 1
-    return np.where(index < 0, np.nan, values[np.maximum(index, 0)])
 
 
 def cover_on_a_map(run: Run, origin: Literal["upper", "lower"]) -> Record:

@@ -5,9 +5,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from pcpg.reports.figures import new_figure
-from pcpg.reports.statistics import wilson
+from pcpg.reports.statistics import value_at, wilson
 from pcpg_lab.claims.figures import look_of, short_label
-from pcpg_lab.claims.harness import value_at
 from pcpg_lab.claims.records import Record
 
 if TYPE_CHECKING:

@@ -18,6 +18,7 @@ import numpy as np
 
 from pcpg.api import Run
 from pcpg.engine.program import default_lanes
+from pcpg.reports.statistics import value_at
 from pcpg.run_config import RunConfig
 from pcpg_lab.claims import harness
 from pcpg_lab.claims.figures import cover_pictures, curves, short_label
@@ -149,7 +150,7 @@ def _row(record: Record) -> Record:
 def by_tenth(record: Record) -> list[float | None]:
     """Mean coverage after each tenth of the most steps a seed used; None before some seed's first round ends."""
     grid = np.linspace(0, max(record["env_steps"]), TENTHS + 1)[1:]
-    means = np.mean([harness.value_at(rows, grid, 2) for rows in record["history"].values()], axis=0)
+    means = np.mean([value_at(rows, grid, 2) for rows in record["history"].values()], axis=0)
     return [None if np.isnan(mean) else round(float(mean), 4) for mean in means]
 
 

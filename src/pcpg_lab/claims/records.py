@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pcpg.reports.statistics import wilson
 from pcpg.runs.disk import make_folder, write_file
+from pcpg.runs.documents import read_object
+from pcpg.runs.errors import DamagedFile
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -41,6 +43,15 @@ def commit() -> str | None:
     command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--abbrev=40", "--dirty", "--exclude=*"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     return done.stdout.strip() or None
+
+
+def read_record(path: Path) -> Record | None:
+    """A kept record; None for one that a full disk or a kill cut short: it is measured again from its run."""
+    try:
+        record = read_object(path)
+        return record if {"seeds", "config"} <= record.keys() else None
+    except DamagedFile:
+        return None
 
 
 def write_record(path: Path, record: Record) -> None:
