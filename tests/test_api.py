@@ -123,7 +123,7 @@ def test_evaluate_plays_fresh_episodes_and_repeats_itself(run: pcpg.Run) -> None
     assert played.standard_error == [pytest.approx(row.std() / 30**0.5) for row in played.returns]
     assert not np.array_equal(played.returns, run.evaluate(30, greedy=True).returns)
     for episodes in (0, -3, 2.5):
-        with pytest.raises(ConfigError, match=f"episodes must be an integer of at least 1, got {episodes}"):
+        with pytest.raises(ConfigError, match=rf"episodes must be .*, got {episodes}"):
             run.evaluate(episodes)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from pcpg.algorithms import ALGORITHMS, DEFAULT, Algo
 from pcpg.bonuses.protocol import upgraded
 from pcpg.budget import Limits, read_steps, read_time
-from pcpg.config import ConfigError, check_choice, from_plain
+from pcpg.config import ConfigError, check_choice, checked, from_plain
 from pcpg.envs.adapters.names import LOCAL, is_own_function, register_function, workers_on
 from pcpg.envs.given_reward import Reward
 from pcpg.features.own import Phi, is_own_features, register_features
@@ -43,6 +43,7 @@ __all__ = [
 Observers = Observer | Sequence[Observer] | None
 
 
+@checked
 def train(
     env: str | EnvFn,
     algo: Algo = "auto",
@@ -146,6 +147,7 @@ def _path(out: str | os.PathLike[str] | None) -> Path:
     return Path(tempfile.mkdtemp(prefix="pcpg-")) / "run" if out is None else Path(out).absolute()
 
 
+@checked
 def exploit(
     run: Run | str | os.PathLike[str],
     *,
@@ -205,6 +207,7 @@ def exploit(
     return _train(made, observer, loggers, reward, given, progress=progress, trust=True)
 
 
+@checked
 def load(
     path: str | os.PathLike[str],
     *,
@@ -240,6 +243,7 @@ def load(
     return Run(_open(path, given), reward, given, trust=trust)
 
 
+@checked
 def resume(
     path: str | os.PathLike[str],
     *,

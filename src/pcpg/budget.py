@@ -18,6 +18,7 @@ from pcpg.state import Ledger
 EXPLORE_SHARE = 0.5
 """Maximum share of the budget; a cover that stops growing earlier leaves more for the task."""
 UNLIMITED = 2**62
+MOST_SECONDS = 1e9
 
 
 @dataclasses.dataclass(frozen=True)
@@ -118,8 +119,8 @@ def read_time(given: float | str) -> tuple[float, bool]:
     parts = re.findall(r"(\d*\.?\d+)([smhd])", rest, re.ASCII)
     scale = {"s": 1, "m": 60, "h": 3600, "d": 86400}
     seconds = sum(float(number) * scale[unit] for number, unit in parts)
-    if "".join(number + unit for number, unit in parts) != rest or seconds <= 0:
-        raise ConfigError(f"a time must look like 90s, 10m or 1.5h, got {given!r}")
+    if "".join(number + unit for number, unit in parts) != rest or not 0 < seconds < MOST_SECONDS:
+        raise ConfigError(f"a time must look like 90s, 10m or 1.5h, and be below 30 years, got {given!r:.80}")
     return seconds, plus
 
 

@@ -11,11 +11,12 @@ import inspect
 import json
 import math
 import operator
+import os
 import types
 import typing
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 
 class ConfigError(ValueError):
@@ -172,6 +173,9 @@ def from_plain(kind: object, data: object, where: str, default: Any = None, *, t
         raise ConfigError(f"{where}: {error}" if where else str(error)) from error
 
 
+LARGEST = 2**62
+"""The largest integer of a setting: larger ones would fail where they meet an array or a float."""
+
 NOUNS: dict[Any, str] = {
     int: "an integer",
     float: "a number",
@@ -179,6 +183,11 @@ NOUNS: dict[Any, str] = {
     bool: "true or false",
     Mapping: "an object",
     Path: "a path",
+    os.PathLike: "a path",
+    Callable: "a function",
+    Sequence: "a list",
+    Iterable: "a list",
+    types.NoneType: "none",
 }
 
 
@@ -216,7 +225,58 @@ def check_type(kind: object, value: object, where: str) -> Any:
         raise ConfigError(f"{where} must be {NOUNS[origin]}, got {value!r}")
     if isinstance(value, float) and not math.isfinite(value):
         raise ConfigError(f"{where} must be finite, got {value}")
+    if type(value) is int and abs(value) > LARGEST:
+        raise ConfigError(f"{where} must lie between -{LARGEST:,} and {LARGEST:,}, got {value:,}")
     return value
+
+
+Call = TypeVar("Call", bound=Callable[..., Any])
+
+
+def checked(function: Call) -> Call:
+    """The function with its arguments checked by their annotations; a wrong one is refused by its name."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        kinds = typing.get_type_hints(function)
+        for name, value in inspect.signature(function).bind(*args, **kwargs).arguments.items():
+            if name in kinds:  # else `self`, or keywords of any name
+                _check_argument(kinds[name], value, name)
+        return function(*args, **kwargs)
+
+    return typing.cast(Call, call)
+
+
+def _check_argument(kind: object, value: object, name: str) -> None:
+    """Refuse a value that no kind of an annotation allows."""
+    kinds = alternatives(kind)
+    if any(allows(one, value) for one in kinds):
+        if os.PathLike in map(_origin, kinds) and isinstance(value, str) and "\0" in value:
+            raise ConfigError(f"{name} must be a path, which has no NUL character, got {value!r:.80}")
+        return
+    nouns = [NOUNS.get(_origin(one), "none") for one in kinds]
+    raise ConfigError(f"{name} must be {' or '.join(dict.fromkeys(nouns[::-1]))}, got {value!r:.80}")
+
+
+def allows(kind: Any, value: object) -> bool:
+    """Whether a value is of a kind, as far as an annotation tells."""
+    origin, items = _origin(kind), typing.get_args(kind)
+    if origin is Callable:
+        return callable(value)
+    if origin in (Sequence, Iterable) and (isinstance(value, str) or not isinstance(value, Iterable)):
+        return False
+    if origin is Sequence:
+        return isinstance(value, Sequence) and all(allows(items[0], one) for one in value)
+    if origin in (int, float, str, bool):
+        with contextlib.suppress(ConfigError):
+            check_type(kind, value, "")
+            return True
+        return False
+    return not isinstance(origin, type) or isinstance(value, origin)
+
+
+def _origin(kind: Any) -> Any:
+    return typing.get_origin(kind) or kind
 
 
 def read_words(kind: object, words: Any) -> Any:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pcpg.algorithms import Assets
-from pcpg.config import ConfigError
+from pcpg.config import ConfigError, checked
 from pcpg.cover.cover import Cover
 from pcpg.cover.design import Design, d_optimal
 from pcpg.engine.play import VisitInputs, Visitor, visit_program
@@ -69,6 +69,8 @@ class Policy:
 
         With a `seed` the sample is a function of it; otherwise each call draws from the policy's own stream.
         """
+        if seed is not None and not (isinstance(seed, int) and seed >= 0):
+            raise ConfigError(f"seed must be an integer of at least 0, got {seed!r}")
         return self._act([observation], self._rng if seed is None else np.random.default_rng(seed), greedy)[0]
 
     def predict(
@@ -309,10 +311,11 @@ class Run:
         # Without the ridge of training, float32 noise in the null space would count as directions.
         return d_optimal(self.cover.used, ridge=self._assets[0].ridge)
 
+    @checked
     def evaluate(self, episodes: int = 100, *, greedy: bool = False, best: bool = False) -> Evaluation:
         """Play fresh episodes with each seed's final policy (or the best one by its evaluations in training)."""
-        if not isinstance(episodes, int) or episodes < 1:
-            raise ConfigError(f"episodes must be an integer of at least 1, got {episodes!r}")
+        if episodes < 1:
+            raise ConfigError(f"episodes must be at least 1, got {episodes}")
         enable_compile_cache()
         seeds, found = self.finished_seeds, self.best_policies if best else self.policies
         policies = [found[self.config.seed_list.index(seed)] for seed in seeds]

@@ -43,6 +43,7 @@ OUTPUTS = {
     "a.png": ("show", "{run}", "--png"),
     "a.gif": ("video", "{run}", "--max-frames", "3", "--out"),
     "a.json": ("theory", "parameters", "--out"),
+    "b.png": ("theory", "tree", "--depth", "2", "--png"),
 }
 """Commands that write one file, by its name."""
 

@@ -163,9 +163,12 @@ def check_output(path: Path, mark: bytes) -> None:
 
     `mark` is in the first bytes of files of that kind.
     """
-    if not exists(path):
+    try:
+        mode = os.lstat(path).st_mode
+    except FileNotFoundError:
         return
-    mode = os.lstat(path).st_mode
+    except OSError as error:  # such as a name that is too long
+        raise RunError(f"cannot write {path}: {error.strerror}") from error
     if not stat.S_ISREG(mode):
         raise RunError(f"cannot write {path}: it is {_kind(mode)}; choose another name")
     head, size = read_head(path, 512)

@@ -158,9 +158,9 @@ PACKAGES = {
 def check_loggers(wanted: Iterable[str | Logger]) -> None:
     """Refuse an unknown name, and one whose package is not installed, before any work."""
     for name in wanted:
-        if not isinstance(name, str):
+        if callable(getattr(name, "write", None)):
             continue
-        if name not in LOGGERS:
+        if not isinstance(name, str) or name not in LOGGERS:
             raise BadValue(f"unknown logger {name!r}; valid: {', '.join(LOGGERS)}")
         _module(name)
 

@@ -35,14 +35,19 @@ class Command:
     out: Path | None = None
     """Also write the JSON object to this file."""
 
+    @property
+    def outputs(self) -> dict[Path, bytes]:
+        """The files that it writes, by what is in the first bytes of such a file."""
+        return {} if self.out is None else {self.out: b"{"}
+
     def work(self) -> Result:
         """The result, before it is made fit for JSON."""
         raise NotImplementedError
 
     def __call__(self) -> Result:
         """The result as JSON holds it, after writing it to `out`."""
-        if self.out is not None:
-            check_output(self.out, b"{")
+        for path, mark in self.outputs.items():
+            check_output(path, mark)
         result = clean(self.work())
         if self.out is not None:
             make_folder(self.out.parent)
@@ -64,6 +69,13 @@ class DrawnCommand(SeededCommand):
 
     png: Path | None = None
     """Save a figure of the result to this file."""
+
+    @property
+    def outputs(self) -> dict[Path, bytes]:
+        """The files that it writes, by what is in the first bytes of such a file."""
+        if self.png is not None and self.png.suffix != ".png":
+            raise ValueError(f"--png must name a .png file, got {self.png}")
+        return super().outputs | ({} if self.png is None else {self.png: b"\x89PNG"})
 
 
 def at_least(least: int, **numbers: int | None) -> None:
