@@ -275,7 +275,7 @@ ALGORITHMS: dict[str, Row] = {
     "ppo-ranked": Row(
         "PPO + ranked episodes",
         "PPO that also imitates its best episodes; for levels that are new at every reset",
-        *("#c77d1e", "-", "pcpg.algos.ppo:RANKED"),
+        *("#b5179e", "-", "pcpg.algos.ppo:RANKED"),
     ),
     "ppo": Row("PPO", "a baseline", "#5f6b6d", ":", "pcpg.algos.ppo:PLAIN"),
 }

@@ -7,7 +7,7 @@ import jax
 import numpy as np
 import pytest
 
-from pcpg.envs import InvalidOption, make
+from pcpg.envs import InvalidOption, make, recorded
 from pcpg.envs.rooms import (
     AHEAD,
     DOOR,
@@ -131,3 +131,8 @@ def test_walls_and_closed_doors_stop_the_agent_and_time_ends_an_episode() -> Non
 def test_options_out_of_range_are_refused(options: dict[str, int]) -> None:
     with pytest.raises(InvalidOption, match=next(iter(options))):
         make("Rooms-v0", **options)
+
+
+def test_the_space_goes_through_the_files_of_a_run() -> None:
+    space = Rooms().observation_space
+    assert recorded._space_of_json(recorded._space_to_json(space)) == space

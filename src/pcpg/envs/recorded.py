@@ -15,9 +15,9 @@ import numpy as np
 
 from pcpg.envs.host import HostEnvironment, Players
 from pcpg.envs.protocol import CellGrid, Environment, Step
-from pcpg.envs.spaces import Box, Discrete, Image, MultiDiscrete, Space
+from pcpg.envs.spaces import Box, Cells, Discrete, Image, MultiDiscrete, Space
 
-SPACES = {kind.__name__: kind for kind in (Discrete, MultiDiscrete, Box, Image)}
+SPACES = {kind.__name__: kind for kind in (Discrete, MultiDiscrete, Box, Cells, Image)}
 LARGEST = 3e38  # what stands for an infinite bound: JSON has no infinity
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 OURS = "ppo-ranked"
 SOLVED, WINDOW, EVALUATION = 0.6, 100, 100
-SMOKE_STEPS = 8_000
+SMOKE_STEPS = 20_000
 OWN, GRID = "gymnasium:pcpg_lab.envs.levels:", "gymnasium:MiniGrid-"
 
 
@@ -70,7 +70,7 @@ NAMES = {
     "counts": "ranked by return and counts",
     "without-reward": "ranked by volume, without reward",
 }
-COLOURS = dict(zip(ARMS, ("#c77d1e", "#5f6b6d", "#8e6c3a", "#d1495b", "#2a9d5c", "#1b6ca8", "#7a4fa3"), strict=True))
+COLOURS = dict(zip(ARMS, ("#b5179e", "#5f6b6d", "#8e6c3a", "#d1495b", "#2a9d5c", "#1b6ca8", "#7a4fa3"), strict=True))
 SEED = "-seed-"
 
 
