@@ -92,7 +92,7 @@ class DeepAgent(Bound[Own]):
         size = int(np.prod(self.env.observation_space.shape, dtype=int))
         own = Own(
             task=learning.fresh(seed, 0),
-            explorer=learning.fresh(seed, 1) if has_explorer else None,
+            explorer=learning.explorer(seed) if has_explorer else None,
             scale=learning.no_scale(),
             novelty=no_novelty(size, explore.num_features) if has_explorer else None,
             scaled_at=none,

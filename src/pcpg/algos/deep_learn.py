@@ -27,7 +27,8 @@ from pcpg.learners.off_policy import (
     rescaled,
 )
 from pcpg.learners.transitions import Transitions
-from pcpg.policies.off_policy import DeepPolicy, Scale
+from pcpg.policies.networks import Linear
+from pcpg.policies.off_policy import DeepPolicy, Layers, Scale
 from pcpg.state import NonFinite, SeedState, weights_rng
 
 UPDATES = 256
@@ -38,7 +39,7 @@ POOL = 16_384
 """Transitions whose bonus is computed in a round; the explorer's minibatches are drawn from them."""
 LIMIT = 1e6
 """Bound of the explorer's values."""
-TEMPERATURE, EPSILON = 0.02, 0.1
+TEMPERATURE, EPSILON = 0.003, 0.1
 """How a policy of values explores."""
 
 
@@ -70,9 +71,18 @@ class Learning:
         spaces = self.env.observation_space, self.space
         return init_params(weights_rng(seed, stream), *spaces, hidden=learn.hidden, critics=learn.critics)
 
-    def fresh(self, seed: int, stream: int) -> OfAgent:
-        """A learner before its first update."""
-        return OfAgent(init_learner(self.params(seed, stream)), np.zeros(()))
+    def fresh(self, seed: int, stream: int, value: float = 0.0) -> OfAgent:
+        """A learner before its first update, and about the value that everything has."""
+        params = self.params(seed, stream)
+        if value:
+            *layers, last = params.critics.layers
+            head = Linear(last.weight, np.full_like(last.bias, value))
+            params = params._replace(critics=Layers((*layers, head)))
+        return OfAgent(init_learner(params), np.zeros(()))
+
+    def explorer(self, seed: int) -> OfAgent:
+        """The explorer's learner: everything promises the mean bonus for ever."""
+        return self.fresh(seed, 1, self.config.explore.bonus_coef / (1 - self.config.learn.discount))
 
     def no_scale(self) -> Scale:
         """Observations as they are."""
@@ -95,7 +105,7 @@ class Learning:
         state = state._replace(own=own)
         if own.explorer is not None:
             own = own._replace(explorer=_due(own.explorer, explore.updates * steps))
-            explorer, found = await self._explorer(state._replace(own=own))
+            explorer, found = await self._explorer(state._replace(own=own), task)
             own, metrics = own._replace(explorer=explorer), metrics | found
         agent, found = await self._task(state._replace(own=own), task)
         return state._replace(own=own._replace(task=agent)), metrics | found
@@ -135,26 +145,25 @@ class Learning:
             task.steps_ahead(learn.steps_ahead),
             learn.discount,
         )
-        reward = kept.column("reward") / np.float32(task.scale)
         starts = kept.first_observations.reshape(kept.count, -1)
         whitened = (
             np.zeros((kept.count, 0))
             if isinstance(self.env.observation_space, Image)
             else ((starts - own.scale.mean) * own.scale.inverse)
         )
-        best = best_places(kept, scores(kept, gamma, whitened), learn.best_steps)
+        best = best_places(kept, scores(kept, task.reward, gamma, whitened), learn.best_steps)
         rates = self._rates(learn.learning_rate, task.low, task.high)
         num_best = round(learn.best_share * learn.batch) if task.success.any() else 0
 
         def draw() -> Minibatch:
             places = rng.integers(kept.size, size=(self.updates, learn.batch))
             places[:, :num_best] = best[rng.integers(len(best), size=(self.updates, num_best))]
-            return kept.minibatch(places, n, gamma, reward, self._noise(rng))
+            return kept.minibatch(places, n, gamma, task.reward, self._noise(rng))
 
         agent, found = await self._updated(state, own.task, draw, rates)
         return agent, {f"train/{name}": value for name, value in found.items()}
 
-    async def _explorer(self, state: SeedState[Any]) -> tuple[OfAgent, dict[str, Any]]:
+    async def _explorer(self, state: SeedState[Any], task: Task) -> tuple[OfAgent, dict[str, Any]]:
         """The explorer's updates: the bonus of all data so far plus the reward."""
         own, kept, explore = state.own, state.own.data, self.config.explore
         rng, batch = Draws(state.seed, state.round).of(Stream.LEARN), self.config.learn.batch
@@ -163,8 +172,8 @@ class Learning:
         power = 0.5 if explore.bonus_form == "root" else 1.0
         bonus = novelty.bonus(kept.observations[kept.landing_rows(pool)], novelty.inverse_root(), power)
         mean = float(bonus.mean())
-        paid = bonus / np.float32(max(mean, 1e-12))
-        paid += np.float32(explore.reward_coef / float(own.reward_scale)) * kept.column("reward")[pool]
+        paid = bonus * np.float32(explore.bonus_coef / max(mean, 1e-12))
+        paid += np.float32(explore.reward_coef) * task.reward[pool]
         rates = self._rates(explore.learning_rate, -LIMIT, LIMIT)
 
         def draw() -> Minibatch:

@@ -80,7 +80,9 @@ class DeepExploreConfig:
     bonus_form: Literal["root", "quadratic"] = "root"
     """Function of the quadratic form: its square root or the form itself."""
     reward_coef: float = 1.0
-    """Weight of the reward, whose largest value counts 1, beside the bonus, whose mean is 1."""
+    """Weight of the reward, whose largest value counts 1."""
+    bonus_coef: float = 1.0
+    """Weight of the bonus, whose mean over the data is 1."""
     task_share: float = 0.75
     """Share of the episodes for the task policy once a reward was met."""
 

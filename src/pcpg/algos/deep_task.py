@@ -24,8 +24,9 @@ class Task(NamedTuple):
     success: np.ndarray  # [episodes] bool: it met something good
     ends: bool  # a success ends the episode
     is_dense: bool  # rewards tell something everywhere
-    scale: float  # the largest size of a reward
-    low: float  # bounds of values of scaled rewards
+    reward: np.ndarray  # [transitions] float32, as it is learned from
+    scale: float  # the largest size of a reward; rewards are divided by it
+    low: float  # bounds of the values of what is learned from
     high: float
 
     @property
@@ -46,15 +47,17 @@ def task_of(kept: Transitions, gamma: float) -> Task:
     | never differ, above 0                      | it lasted longer than the shortest                    |
     | of many values that actions do not explain | always                                                |
     | others                                     | it earned, at a step, more than 0 and than most often |
+
+    In the first case what is learned from is 1 at such an end and 0 elsewhere: with a discount, that is the same task.
     """
     reward, lengths = kept.column("reward"), kept.each("lengths")
     scale = float(np.max(np.abs(reward), initial=0.0)) or 1.0
-    low, high = float(reward.min(initial=0.0)) / scale, float(reward.max(initial=0.0)) / scale
     terminated = kept.by_episode(kept.column("terminated"), np.maximum) > 0
-    success, is_dense = np.zeros(kept.count, bool), False
+    success, is_dense, learned = np.zeros(kept.count, bool), False, reward / np.float32(scale)
     if kept.count and np.ptp(reward) < 1e-9:
         if reward[0] < 0:
-            success = terminated
+            success, scale = terminated, 1.0
+            learned = kept.column("terminated").astype(np.float32)
         elif reward[0] > 0:
             success = lengths > lengths.min()
     elif kept.count:
@@ -67,14 +70,13 @@ def task_of(kept: Transitions, gamma: float) -> Task:
         best = kept.by_episode(reward, np.maximum)
         success = np.ones(kept.count, bool) if is_dense else best > usual + 1e-6
     ends = bool(success.any()) and not is_dense and bool(np.mean(terminated[success]) > 0.5)
-    forever = 1 / (1 - gamma)
-    top = high if ends and low <= 0 < high else high * forever
-    return Task(success, ends, is_dense, scale, low * forever, top)
+    low, high, forever = float(learned.min(initial=0.0)), float(learned.max(initial=0.0)), 1 / (1 - gamma)
+    return Task(success, ends, is_dense, learned, scale, low * forever, high if ends else high * forever)
 
 
-def scores(kept: Transitions, gamma: float, whitened: np.ndarray) -> np.ndarray:
+def scores(kept: Transitions, reward: np.ndarray, gamma: float, whitened: np.ndarray) -> np.ndarray:
     """The discounted return of each episode beyond what its start promises: a ridge regression on [x, x^2]."""
-    found = kept.discounted(gamma)
+    found = kept.discounted(reward, gamma)
     found -= found.mean()
     if kept.count < STARTS or whitened.std(axis=0).max(initial=0.0) < 1e-3:
         return found

@@ -120,10 +120,10 @@ class Transitions:
         """The sum or maximum of some values over each episode."""
         return how.reduceat(values, self.each("start")) if self.count else np.zeros(0)
 
-    def discounted(self, gamma: float) -> np.ndarray:
-        """The discounted return of each episode."""
+    def discounted(self, reward: np.ndarray, gamma: float) -> np.ndarray:
+        """The discounted sum of some rewards over each episode."""
         ahead = np.arange(self.size) - self.each("start")[self.column("episode")]
-        return self.by_episode(self.column("reward").astype(np.float64) * gamma**ahead, np.add)
+        return self.by_episode(reward.astype(np.float64) * gamma**ahead, np.add)
 
     def relabelled(self, reward: np.ndarray, terminated: np.ndarray | None) -> "Transitions":
         """A copy with another reward, and other ends where there are some; episodes end where they did."""
