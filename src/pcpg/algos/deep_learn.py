@@ -3,6 +3,7 @@
 import math
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import numpy as np
 
 from pcpg.algorithms import World
@@ -27,8 +28,7 @@ from pcpg.learners.off_policy import (
     rescaled,
 )
 from pcpg.learners.transitions import Transitions
-from pcpg.policies.networks import Linear
-from pcpg.policies.off_policy import DeepPolicy, Layers, Scale
+from pcpg.policies.off_policy import DeepPolicy, Scale
 from pcpg.state import NonFinite, SeedState, weights_rng
 
 UPDATES = 256
@@ -75,9 +75,8 @@ class Learning:
         """A learner before its first update, and about the value that everything has."""
         params = self.params(seed, stream)
         if value:
-            *layers, last = params.critics.layers
-            head = Linear(last.weight, np.full_like(last.bias, value))
-            params = params._replace(critics=Layers((*layers, head)))
+            bias = np.full_like(params.critics.layers[-1].bias, value)
+            params = eqx.tree_at(lambda made: made.critics.layers[-1].bias, params, bias)
         return OfAgent(init_learner(params), np.zeros(()))
 
     def explorer(self, seed: int) -> OfAgent:
