@@ -23,7 +23,7 @@ LOCK_VENV := .cache/lock
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test quick lint docs bench peers agreement slow-env lock clean
+.PHONY: help install demo test quick lint docs wheel bench peers agreement slow-env lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -68,6 +68,10 @@ quick: $(INSTALLED) ## the tests that take about three minutes together on two c
 
 docs: $(INSTALLED) ## the documentation, with warnings as errors, into docs/_build
 	$(BIN)/python -m sphinx -W --keep-going docs docs/_build
+
+PYTHONS ?= $(PYTHON)
+wheel: $(INSTALLED) ## the wheel in a clean environment of each of PYTHONS, used from an empty folder
+	$(BIN)/python -m tests.wheel $(PYTHONS)
 
 bench: $(INSTALLED) $(if $(filter 1,$(PEERS)),$(PEERS_INSTALLED) $(REJAX_INSTALLED)) ## speed beside the peers'; PEERS=0 leaves them out
 	$(BIN)/python benchmarks/run.py
