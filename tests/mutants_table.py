@@ -304,7 +304,7 @@ DEEP = (
         "pcpg/kernel/averager.py",
         "optimistic(f, kept.bonus) if explore else f",
         "f",
-        ("learners/test_averager.py",),
+        ("kernel/test_averager.py",),
     ),
     Mutant(
         "Adam: gradient not clipped",

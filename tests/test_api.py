@@ -111,7 +111,7 @@ def test_a_run_gives_the_best_policies_and_those_of_its_covers(run: pcpg.Run) ->
 def test_a_member_of_the_cover_is_a_policy(run: pcpg.Run) -> None:
     member = run.cover.member(3)
     assert jax.tree.structure(member) == jax.tree.structure(run.policy.network)
-    with pytest.raises(IndexError, match="8 members"):
+    with pytest.raises(IndexError, match="members 0 to 7, got 8"):
         run.cover.member(8)
 
 

@@ -128,7 +128,7 @@ def test_a_network_that_gives_no_vector_or_is_not_there_is_named() -> None:
         pcpg.train(Match, "ppo", network=lambda shape, key: eqx.nn.Lambda(lambda x: x[None]), config=BRIEF)
     with pytest.raises(InvalidOption, match="failed on an observation of shape"):
         pcpg.train(Match, "ppo", network=lambda shape, key: eqx.nn.Linear(99, 3, key=key), config=BRIEF)
-    with pytest.raises(InvalidOption, match="run folders hold no code"):
+    with pytest.raises(InvalidOption, match="which a run folder does not hold"):
         pcpg.train("Chain-v0", "ppo", config={"ppo": PPO | {"body": "python:absent"}})
 
 

@@ -248,7 +248,7 @@ LOCK = "CombinationLock-v0"
         (("train", LOCK, "--ppo.learning-rate", "nan"), "--ppo.learning-rate must be finite, got nan"),
         (("train", LOCK, "--ppo.entropy-coef", "inf"), "--ppo.entropy-coef must be finite, got inf"),
         (("train", LOCK, "--lanes", "-1"), "lanes must be 0 (by the device) or more, got -1"),
-        (("train", LOCK, "--config", "absent.json"), "--config absent.json: No such file or directory"),
+        (("train", LOCK, "--config", "absent.json"), "--config absent.json: missing"),
         (("train", LOCK, "more"), "Unrecognized options: more"),
         (("train", LOCK, "--ppo.lr", "1e-3"), "did you mean --ppo.learning-rate for --ppo.lr?"),
         (("train", LOCK, "--budget", "1000"), "did you mean --steps for --budget?"),

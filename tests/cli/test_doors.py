@@ -166,7 +166,7 @@ def test_a_number_too_large_for_a_float_is_damage(name: str, run: Path, cli: Cli
     [
         (["train", "CombinationLock-v0", "--seeds", "４"], "４"),
         (["train", "CombinationLock-v0", "--steps", "５00k"], "steps must be a number"),
-        (["train", "CombinationLock-v0", "--time", "１m"], "a time must be"),
+        (["train", "CombinationLock-v0", "--time", "１m"], "a time must look like"),
         (["reproduce", "lock", "--seeds", "0"], "seeds must be at least 1, got 0"),
         (["look", "gymnasium:CartPole-v1", "--env.render-mode", "nope"], "render_mode of CartPole-v1 must be one of"),
         (["show", "{run}", "--png", "{run}"], "must name a .png file"),

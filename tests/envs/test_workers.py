@@ -118,7 +118,7 @@ def test_workers_are_put_where_the_name_of_a_place_says():
 def test_flags_of_workers_need_an_environment_that_has_some(cli):
     for words, said in (
         (("CombinationLock-v0", "--workers", "2"), "is compiled"),
-        (("gymnasium:CartPole-v1", "--on", "ray"), "needs a number of workers"),
+        (("gymnasium:CartPole-v1", "--on", "ray"), "requires a number of workers"),
         (("gymnasium:CartPole-v1", "--workers", "2", "--on", "moon"), "--on must be"),
     ):
         found = cli("train", *words)

@@ -56,7 +56,7 @@ def test_candidates_are_all_actions_or_a_grid_with_its_ends():
 
 
 def test_actions_that_cannot_be_listed_are_refused_with_their_number():
-    with pytest.raises(ValueError, match="at most 1024, got 4096"):
+    with pytest.raises(ValueError, match="at most 1024 distinct actions, got 4096"):
         candidate_actions(MultiDiscrete((16, 16, 16)), 9)
     with pytest.raises(ValueError, match=r"at most 1024 actions on a grid, got 3\^12"):
         candidate_actions(Box(-1.0, 1.0, (12,)), 9)

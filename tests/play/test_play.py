@@ -231,7 +231,7 @@ def test_text_of_any_kind_is_stored_as_text() -> None:
     ("arguments", "message"),
     [
         (("video", "--out", "a.avi"), "a video is a .gif or an .mp4 file, got 'a.avi'"),
-        (("video", "--out", "absent/a.gif"), "the folder absent does not exist"),
+        (("video", "--out", "absent/a.gif"), "absent/a.gif: the folder "),
         (("video", "--seed", "5"), "the run has seeds 0 to 1, got 5"),
         (("video", "--member", "8"), "the cover has members 0 to 7, got 8"),
         (("video", "--member", "1", "--best"), "--best or --member, not both"),

@@ -197,7 +197,7 @@ def test_names_of_features_and_rewards_are_looked_up_and_never_imported(run: Pat
     forge(run, "config.json", lambda config: config | {"features": "python:payload.phi"})
     (run / "payload.py").write_text(PAYLOAD)
     assert cli("report", run).code == 0
-    with pytest.raises(ValueError, match="are a Python function, and run folders hold no code"):
+    with pytest.raises(ValueError, match="are a Python function, which a run folder does not hold"):
         _ = pcpg.load(run).features
     source = {"source": {"run": str(run), "reward": {"name": "payload.reward", "sha256": "0"}, "members": []}}
     forge(run, "config.json", lambda config: config | source)

@@ -251,7 +251,8 @@ def test_the_command_line_shows_the_defaults_and_evaluates(cli, tmp_path):
     small = ("--ppo.num-updates", 1, "--ppo.num-episodes", 16, "--explore.max-policies", 2, "--exploit.num-rounds", 1)
     trained = cli("train", "gymnasium:FrozenLake-v1", *flags, *small, "--out", out, "--json")
     assert trained.json["env"] == "gymnasium:FrozenLake-v1" and trained.json["env_steps_per_seed"] > 0
-    assert "observations Box(low=0.0, high=1.0, shape=(16,)), actions Discrete(n=4), at most 10 steps" in trained.err
+    spaces = "observations Box(low=0.0, high=1.0, shape=(16,)), actions Discrete(n=4)"
+    assert f"{spaces}, up to 10 steps per episode" in trained.err
     assert "is_slippery False" in trained.err and "features one-hot, up to 2 policies of 1 updates" in trained.err
     assert "at most" in trained.err and "config.json" in trained.err
     before = trained.err.splitlines()[: next(i for i, line in enumerate(trained.err.splitlines()) if "plan:" in line)]

@@ -356,7 +356,7 @@ def test_a_folder_that_holds_another_run_is_refused(tmp_path: Path, tiny: Tiny) 
     begin(tmp_path / "run", tiny(), rounds=1)
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if path.name != ".lock"}
     with pytest.raises(
-        FolderTaken, match=r"another config \(env_options\.horizon is 2 there, 3 here\): use `pcpg resume"
+        FolderTaken, match=r"a different config \(env_options\.horizon is 2 there, 3 here\): use `pcpg resume"
     ):
         start_run(RunConfig.from_json(tiny(env_options={"horizon": 3})), tmp_path / "run")
     with pytest.raises(FolderTaken, match="unfinished run of this config"):

@@ -66,11 +66,11 @@ class _Dashboard:
         for record in read_metrics(folder.metrics) if exists(folder.metrics) else []:
             self.send(record, named(record))
 
-    def write(self, record: Mapping[str, object]) -> None:
+    def write(self, record: Mapping[str, Any]) -> None:
         """Log one report."""
         self.send(record, named(record) | self.speed.of(record))
 
-    def send(self, record: Mapping[str, object], values: Mapping[str, float]) -> None:
+    def send(self, record: Mapping[str, Any], values: Mapping[str, float]) -> None:
         """Log the values of a report."""
         raise NotImplementedError
 
@@ -85,7 +85,7 @@ class TensorBoard(_Dashboard):
             old.unlink()
         self.catch_up(folder)
 
-    def send(self, record: Mapping[str, object], values: Mapping[str, float]) -> None:
+    def send(self, record: Mapping[str, Any], values: Mapping[str, float]) -> None:
         """Append the values to the file of their seed."""
         seed = record["seed"]
         if seed not in self.writers:
@@ -138,7 +138,7 @@ class WeightsAndBiases(_Dashboard):
         for run in self.runs.values():
             run.finish()
 
-    def send(self, record: Mapping[str, object], values: Mapping[str, float]) -> None:
+    def send(self, record: Mapping[str, Any], values: Mapping[str, float]) -> None:
         """Send the values to the run of their seed, unless an earlier process did."""
         state = self.state[str(record["seed"])]
         if record["step"] <= state["sent"]:

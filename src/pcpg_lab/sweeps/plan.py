@@ -22,6 +22,7 @@ import dataclasses
 import hashlib
 import itertools
 import json
+import runpy
 import tomllib
 import traceback
 from collections.abc import Iterator, Mapping
@@ -70,7 +71,7 @@ def read_entries(path: Path) -> Settings:
     """The entries of a file."""
     data = read_file(path)
     try:
-        entries = _run(data, path) if path.suffix == ".py" else tomllib.loads(data.decode())
+        entries = _run(path) if path.suffix == ".py" else tomllib.loads(data.decode())
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path} is not TOML: {error}") from error
     if not isinstance(entries, Mapping):
@@ -78,11 +79,10 @@ def read_entries(path: Path) -> Settings:
     return dict(entries)
 
 
-def _run(code: bytes, path: Path) -> Any:
-    """What a Python file calls SWEEP."""
-    names: dict[str, Any] = {"__name__": "sweep_file", "__file__": str(path)}
+def _run(path: Path) -> Any:
+    """What a Python file, given by the user, calls SWEEP."""
     try:
-        exec(compile(code, path, "exec"), names)
+        names = runpy.run_path(str(path), run_name="sweep_file")
     except Exception as error:
         lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
         where = f", line {lines[-1]}" if lines else ""
