@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from pcpg.run_config import RunConfig
+from pcpg.runs.errors import DamagedFile
 from pcpg_lab.claims import EXPERIMENTS, environments, harness, lock, maze, maze_goals, mountaincar
 from pcpg_lab.claims.harness import Cell, Claim, changed, read_records, reproduce
 from pcpg_lab.claims.records import markdown
@@ -66,12 +67,12 @@ def test_a_record_that_was_cut_is_measured_again_or_named(tmp_path):
         path.write_bytes(cut)
         assert harness.read_record(path) is None
     path.write_bytes(b"")
-    with pytest.raises(ValueError, match=r"one\.json: .*; rerun its cell, or remove it"):
+    with pytest.raises(DamagedFile, match=r"one\.json: .*rerun its cell, or remove it"):
         read_records(lock.CLAIM, tmp_path)
 
 
 def test_seeds_below_zero_are_refused():
-    with pytest.raises(ValueError, match=r"or more, got -1"):
+    with pytest.raises(ValueError, match=r"seeds must be at least 1, got -1"):
         harness.Flags(seeds=-1)
 
 

@@ -68,8 +68,8 @@ class Flags:
     """smoke: seconds, learns nothing; laptop: two cores; paper: a GPU."""
     algos: tuple[str, ...] = ()
     """Which algorithms; by default all."""
-    seeds: int = 0
-    """Number of seeds; 0: set by the scale."""
+    seeds: int | None = None
+    """Number of seeds; by default set by the scale."""
     seed: int = 0
     """The first seed."""
     out: str = ""
@@ -77,8 +77,8 @@ class Flags:
 
     def __post_init__(self) -> None:
         refuse_unknown("algorithm", self.algos, type(self).algos)
-        if self.seeds < 0:
-            raise ValueError(f"seeds must be 0 (set by the scale) or more, got {self.seeds}")
+        if self.seeds is not None and self.seeds < 1:
+            raise ValueError(f"seeds must be at least 1, got {self.seeds}")
 
     def chosen(self, algos: Sequence[str]) -> list[str]:
         """Those algorithms that were asked for, in the order of the claim."""

@@ -91,8 +91,10 @@ class Flags(harness.Flags):
     def __post_init__(self) -> None:
         refuse_unknown("level", self.levels, LEVELS)
         refuse_unknown("algorithm", self.algos, ARMS)
-        if self.seeds < 0 or self.steps < 0:
-            raise ValueError(f"seeds and steps must be 0 (as by default) or more, got {self.seeds} and {self.steps}")
+        if (self.seeds is not None and self.seeds < 1) or self.steps < 0:
+            raise ValueError(
+                f"seeds must be at least 1 and steps 0 (as aimed at) or more, got {self.seeds}, {self.steps}"
+            )
 
 
 def cells(flags: Flags, records: list[Record]) -> Iterator[Cell]:

@@ -60,8 +60,8 @@ class Flags(harness.Flags):
     """smoke: size 6, 2 seeds, learns nothing; laptop: 2.8M steps for two cores; paper: 10M, for a GPU."""
     algos: tuple[str, ...] = ALGOS
     """Which curves; PPO+RND has none for goals."""
-    seeds: int = 0
-    """Number of seeds; 0: set by the scale or, for goals, by the covers."""
+    seeds: int | None = None
+    """Number of seeds; by default set by the scale or, for goals, by the covers."""
     seed: int = 0
     """The first seed; for goals, the first seed of the covers."""
     out: str = "results/maze"

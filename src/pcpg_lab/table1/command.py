@@ -34,8 +34,8 @@ class ReproduceTable1:
     """Your own learners to add, each as FILE:NAME."""
     problems: tuple[str, ...] = ()
     """Your own problems to add, each as FILE:NAME of a function from seeds to a problem."""
-    seeds: int = 0
-    """Number of seeds in A and B; 0: set by the scale."""
+    seeds: int | None = None
+    """Number of seeds in A and B; by default set by the scale."""
     out: str = "results/table1"
     """Folder of the results; finished cells found there are reused."""
     jobs: int = 0
@@ -51,8 +51,8 @@ class ReproduceTable1:
         unknown = set(self.only) - set(EXPERIMENTS)
         if unknown or not self.only:
             raise ValueError(f"only must be some of {', '.join(EXPERIMENTS)}, got {', '.join(self.only) or 'none'}")
-        if self.seeds < 0:
-            raise ValueError(f"seeds must be 0 (set by the scale) or more, got {self.seeds}")
+        if self.seeds is not None and self.seeds < 1:
+            raise ValueError(f"seeds must be at least 1, got {self.seeds}")
         if self.jobs < 0:
             raise ValueError(f"jobs must be 0 (one per core) or more, got {self.jobs}")
 
