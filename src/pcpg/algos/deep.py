@@ -261,7 +261,7 @@ class DeepAgent(Bound[Own]):
         if state.is_done:
             return 0
         used, budget = int(state.ledger.env_steps), self.config.budget
-        each = used / state.round if used else self.config.num_episodes * self.env.max_steps
+        each = used / state.round if state.round else self.config.num_episodes * self.env.max_steps
         return max(1, int((budget - used) / each))
 
     def stopped(self, state: State, why: Literal["target", "time"]) -> State:
