@@ -167,9 +167,12 @@ def gymnasium_env(name: str, options: Mapping[str, Any]) -> Any:
         if options.get("render_mode") is not None:
             _check_render_mode(name, options["render_mode"])
         # The passive checker looks at every step, at a third of the time of one.
-        return gymnasium.make(name, disable_env_checker=True, **options)
+        made = gymnasium.make(name, disable_env_checker=True, **options)
     except (TypeError, ImportError, gymnasium.error.Error) as error:
         raise InvalidOption(f"gymnasium.make({name!r}, {options}): {error}") from error
+    if _is_minigrid(made):
+        importlib.import_module("pcpg.envs.adapters.minigrid_view").hasten(made.unwrapped)
+    return made
 
 
 def _check_render_mode(name: str, mode: str) -> None:
@@ -214,14 +217,19 @@ def declared_space(env: gymnasium.Env | VectorEnv) -> gymnasium.Space:
     MiniGrid's observations are not brightness but three integers a cell, for object, colour and state.
     """
     space = env.single_observation_space if isinstance(env, VectorEnv) else env.observation_space
-    inner: Any = getattr(env, "envs", [env])[0].unwrapped
-    module = sys.modules.get("minigrid.minigrid_env")  # loaded, if the environment is one of its
-    if module is None or not isinstance(inner, module.MiniGridEnv):
+    if not _is_minigrid(env):
         return space
+    inner: Any = getattr(env, "envs", [env])[0].unwrapped
     views = ((inner.agent_view_size, inner.agent_view_size), (inner.width, inner.height))
     if isinstance(space, spaces.Dict):
         return spaces.Dict({key: _codes(part, views) for key, part in space.spaces.items()})
     return _codes(space, views)
+
+
+def _is_minigrid(env: gymnasium.Env | VectorEnv) -> bool:
+    """Whether an environment, or the first of a vector, is one of MiniGrid's."""
+    module = sys.modules.get("minigrid.minigrid_env")  # loaded, if the environment is one of its
+    return module is not None and isinstance(getattr(env, "envs", [env])[0].unwrapped, module.MiniGridEnv)
 
 
 def _codes(space: gymnasium.Space, views: tuple[tuple[int, int], ...]) -> gymnasium.Space:
