@@ -1,15 +1,14 @@
 """MiniGrid's view in one pass is MiniGrid's own view."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
-pytest.importorskip("minigrid")
-
-from minigrid.envs import EmptyEnv, MultiRoomEnv
-from minigrid.minigrid_env import MiniGridEnv
-
 from pcpg.envs.adapters.from_gymnasium import gymnasium_env
-from pcpg.envs.adapters.minigrid_view import hasten
+
+envs: Any = pytest.importorskip("minigrid.envs")
+MiniGridEnv: Any = pytest.importorskip("minigrid.minigrid_env").MiniGridEnv
 
 
 @pytest.mark.parametrize(
@@ -38,10 +37,12 @@ def test_the_view_is_that_of_minigrid_at_every_step(name: str, options: dict[str
 
 
 def test_an_environment_with_a_view_of_its_own_keeps_it() -> None:
-    class Blind(EmptyEnv):
+    from pcpg.envs.adapters.minigrid_view import hasten
+
+    class Blind(envs.EmptyEnv):
         def gen_obs(self) -> dict[str, object]:
             return {}
 
-    for env, is_hastened in ((Blind(), False), (EmptyEnv(), False), (MultiRoomEnv(2, 2), True)):
+    for env, is_hastened in ((Blind(), False), (envs.EmptyEnv(), False), (envs.MultiRoomEnv(2, 2), True)):
         hasten(env)
         assert ("gen_obs" in vars(env)) is is_hastened

@@ -5,19 +5,20 @@ cell of the view is looked up once, where it lies in the grid. The observation i
 """
 
 import functools
+import importlib
 from typing import Any
 
 import numpy as np
-from minigrid.core.constants import DIR_TO_VEC, OBJECT_TO_IDX
-from minigrid.core.world_object import Wall
-from minigrid.minigrid_env import MiniGridEnv
 
-OUTSIDE = Wall()
-EMPTY = OBJECT_TO_IDX["empty"], 0, 0
+constants: Any = importlib.import_module("minigrid.core.constants")
+MiniGridEnv: Any = importlib.import_module("minigrid.minigrid_env").MiniGridEnv
+OUTSIDE: Any = importlib.import_module("minigrid.core.world_object").Wall()
+AHEAD = [(int(x), int(y)) for x, y in constants.DIR_TO_VEC]
+EMPTY = constants.OBJECT_TO_IDX["empty"], 0, 0
 OWN = ("gen_obs", "gen_obs_grid", "get_view_exts")
 
 
-def hasten(env: MiniGridEnv) -> None:
+def hasten(env: Any) -> None:
     """Let an environment take its views in one pass, unless it has a view of its own."""
     if not env.see_through_walls and all(getattr(type(env), name) is getattr(MiniGridEnv, name) for name in OWN):
         vars(env)["gen_obs"] = functools.partial(observed, env)
@@ -26,7 +27,7 @@ def hasten(env: MiniGridEnv) -> None:
 def observed(env: Any) -> dict[str, Any]:
     """What `MiniGridEnv.gen_obs` gives."""
     size, grid, width, height = env.agent_view_size, env.grid.grid, env.grid.width, env.grid.height
-    ahead_x, ahead_y = map(int, DIR_TO_VEC[env.agent_dir])
+    ahead_x, ahead_y = AHEAD[env.agent_dir]
     place_x, place_y = map(int, env.agent_pos)
     middle, codes = size // 2, [0] * (3 * size * size)
     row = [column == middle for column in range(size)]  # which cells of a row are seen, the agent's first
