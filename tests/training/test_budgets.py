@@ -68,7 +68,7 @@ def test_the_schedule_fits_the_budget_and_working_it_out_again_changes_nothing(
     config = preset(env_id, algo).sized(env, limits)
     assert config.sized(env, limits) == config
     cost = config.cost(env, limits)
-    if config.leaves == "data":
+    if isinstance(config, ReplayConfig):
         assert config.replay.capacity + config.exploit.visit_episodes * env.max_steps == steps
         return
     assert 3 * cost.round_steps <= steps
@@ -87,9 +87,28 @@ def test_without_a_budget_the_settings_are_what_they_were() -> None:
     assert "limits" not in pcpg.api.RunConfig("Chain-v0", "ppo", preset("Chain-v0", "ppo")).to_json()
 
 
-def test_a_budget_that_holds_no_three_rounds_is_refused(tiny: Tiny) -> None:
-    with pytest.raises(ConfigError, match=r"a budget of 100 steps is too small .* use at least"):
-        train(tiny, total_steps=100)
+def test_a_budget_that_holds_no_two_episodes_is_refused() -> None:
+    for algo in ALGORITHMS:
+        with pytest.raises(ConfigError, match=r"a budget of 100 steps is too small .* use at least 400"):
+            preset("gymnasium:CartPole-v1", algo).sized(pcpg.make("PointMass-v0"), Limits(100))
+
+
+@pytest.mark.parametrize("algo", list(ALGORITHMS))
+@pytest.mark.parametrize("env_id", ["PointMass-v0", "gymnasium:CartPole-v1"])
+@pytest.mark.parametrize("max_steps", [100, 1000, 4000])
+def test_ten_thousand_steps_are_enough_for_every_algorithm(algo: str, env_id: str, max_steps: int) -> None:
+    options = {"steps": max_steps} if env_id == "PointMass-v0" else {"max_steps": max_steps}
+    env, limits = pcpg.make(env_id, **options), Limits(10_000)
+    config = preset(env_id, algo).sized(env, limits)
+    assert config.sized(env, limits) == config
+    cost = config.cost(env, limits)
+    assert cost.round_steps <= 10_000, "the round that reaches the budget is completed"
+
+
+@pytest.mark.parametrize("algo", ["pcpg", "pcpg-replay"])
+def test_a_small_budget_in_long_episodes_is_spent(algo: Any, tmp_path: Path) -> None:
+    run = pcpg.train("Chain-v0", algo, length=20, horizon=500, total_steps=6_000, out=tmp_path / "run")
+    assert 4_000 <= run.summary["env_steps"][0] < 9_000
 
 
 def test_pcpg_spends_half_of_its_steps_on_the_cover_and_the_rest_on_the_task(tiny: Tiny, tmp_path: Path) -> None:

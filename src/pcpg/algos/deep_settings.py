@@ -130,8 +130,10 @@ class DeepConfig:
         episodes = self.num_episodes or int(np.clip(ROUND_STEPS // steps, 1, MOST_EPISODES))
         confirm = self.confirm_episodes or int(np.clip(2_000 // steps, 5, 20))
         budget = limits.steps - used if limits.steps else UNLIMITED if limits.seconds else self.budget
-        if limits.steps and budget < 3 * episodes * steps:
-            raise too_little(limits.steps, used + 3 * episodes * steps)
+        if limits.steps and budget < 2 * episodes * steps:
+            episodes = 1
+            if budget < 2 * steps:
+                raise too_little(limits.steps, used + 2 * steps)
         learn = dataclasses.replace(
             self.learn,
             updates=self.learn.updates or (4.0 if isinstance(env.observation_space, Image) else 16.0),

@@ -32,6 +32,8 @@ FEWEST_UPDATES = 4
 """Updates of a round below which an update gets fewer episodes instead."""
 FEWEST_EPISODES = 16
 """Of an update that is made smaller."""
+FEWEST_PER_UPDATE = 4
+"""The same where the budget does not hold three such rounds."""
 VISIT_SHARE = 0.25
 """Of a round that is made smaller, for the episodes that measure its policy."""
 
@@ -47,7 +49,7 @@ class Round(NamedTuple):
         return (self.ppo.num_updates * self.ppo.num_episodes + self.visits) * env.max_steps
 
     def fewest_steps(self, env: Environment) -> int:
-        """The smallest budget that holds three rounds, made as small as rounds may be."""
+        """The smallest budget that holds three rounds with enough episodes to learn much from one."""
         return 3 * self.smaller(env, 1).steps(env)
 
     def fitted(self, env: Environment, limits: Limits, group: int = 8) -> "Round":
@@ -55,9 +57,19 @@ class Round(NamedTuple):
         if not limits.steps:
             return self
         made = self.smaller(env, limits.steps, group)
-        if 3 * made.steps(env) > limits.steps:
-            raise too_little(limits.steps, 3 * made.steps(env))
-        return made
+        return made if 3 * made.steps(env) <= limits.steps else self.smallest(env, limits.steps, group)
+
+    def smallest(self, env: Environment, budget: int, group: int) -> "Round":
+        """A third of a budget in which no round of a usual size fits three times: few updates of few episodes."""
+        episodes = max(2, budget // (3 * env.max_steps))
+        if episodes * env.max_steps > budget:
+            raise too_little(budget, 2 * env.max_steps)
+        visits = min(self.visits, max(1, int(VISIT_SHARE * episodes)))
+        left, ppo = episodes - visits, self.ppo
+        updates = min(ppo.num_updates, FEWEST_UPDATES, max(1, left // FEWEST_PER_UPDATE))
+        each = left // updates
+        each = min(ppo.num_episodes, each if each < group else each // group * group)
+        return Round(dataclasses.replace(ppo, num_updates=updates, num_episodes=each), visits)
 
     def smaller(self, env: Environment, budget: int, group: int = 8) -> "Round":
         """This round, or one of which the budget holds `FEWEST_ROUNDS`, as far as rounds may be made smaller."""

@@ -164,7 +164,9 @@ class PCPGConfig:
         if not limits.steps:
             return made._with_room(MOST_POLICIES) if limits.seconds and is_free else made
         ppo, visits = made.round.fitted(env, limits, explore.num_groups)
-        made = dataclasses.replace(made, ppo=ppo, explore=dataclasses.replace(explore, visit_episodes=visits))
+        groups = explore.num_groups if ppo.num_episodes % explore.num_groups == 0 else ppo.num_episodes
+        explore = dataclasses.replace(explore, visit_episodes=visits, num_groups=groups)
+        made = dataclasses.replace(made, ppo=ppo, explore=explore)
         # Where episodes end early a round takes far fewer steps than it may, so more policies fit in.
         room = max(min(2 * steps + 8, MOST_POLICIES), math.ceil(limits.steps / made.round.steps(env)) + 1)
         return made._with_room(room) if is_free else made

@@ -19,7 +19,14 @@ import numpy as np
 
 from pcpg.algorithms import Arrays, Assets, Bound, Cost, Presets, Shown, World
 from pcpg.algos.on_data import Recorder
-from pcpg.algos.replay_explore import NOT_OF_THE_COVER, Explorer, Own, ReplayExploreConfig, no_members
+from pcpg.algos.replay_explore import (
+    NOT_OF_THE_COVER,
+    Explorer,
+    Own,
+    ReplayExploreConfig,
+    no_members,
+    whole_groups,
+)
 from pcpg.algos.replay_task import ReplayExploitConfig, Task
 from pcpg.budget import NO_LIMITS, UNLIMITED, Limits, too_little
 from pcpg.config import ConfigError
@@ -39,6 +46,8 @@ MOST_BYTES = 4_000_000_000
 """Default limit on the memory of a seed's data, assuming no observation repeats."""
 MOST_OF_A_PAIR = 64
 """Transitions per pair used to learn a task on the data of another run."""
+FEWEST_ROUNDS = 4
+"""Of exploration, that a small budget holds: rounds and the evaluation get smaller."""
 NEW_EPISODES = 16
 """Default number of episodes in a round of new steps."""
 
@@ -65,18 +74,22 @@ class ReplayConfig:
         actions = len(candidate_actions(env.action_space, self.replay.num_actions))
         most = min(max(40 * steps**2 * (actions + 10), 200_000), 40_000_000, MOST_BYTES // bytes_of_transition(env))
         capacity, episodes = self.replay.capacity or most, self.explore.num_episodes or (16 if steps > 128 else 32)
+        visits = self.exploit.visit_episodes
         if limits.steps:
-            reserved = used + self.exploit.visit_episodes * steps
-            capacity, needed = limits.steps - reserved, reserved + episodes * steps
-            if limits.steps < needed:
-                raise too_little(limits.steps, needed)
+            room = (limits.steps - used) // steps  # in episodes
+            if room < 2:
+                raise too_little(limits.steps, used + 2 * steps)
+            if room < visits + FEWEST_ROUNDS * episodes:
+                visits = min(visits, whole_groups(room // FEWEST_ROUNDS))
+                episodes = min(episodes, whole_groups((room - visits) // FEWEST_ROUNDS))
+            capacity = limits.steps - used - visits * steps
         explore = {"backups": self.explore.backups or steps, "num_episodes": episodes}
         backups = 2 * steps if self.exploit.backups < 0 else self.exploit.backups
         return dataclasses.replace(
             self,
             replay=dataclasses.replace(self.replay, capacity=capacity),
             explore=dataclasses.replace(self.explore, **explore),
-            exploit=dataclasses.replace(self.exploit, backups=backups),
+            exploit=dataclasses.replace(self.exploit, backups=backups, visit_episodes=visits),
         )
 
     def cost(self, env: Environment, limits: Limits) -> Cost:
@@ -265,9 +278,11 @@ class ReplayAgent(Bound[Own]):
         """The phase after a round of exploration: continue, look closer, try the task, or end."""
         own, explore = state.own, self.config.explore
         has_task, why = self.config.has_task(self.env), self._why_over(own)
-        looks_closer = has_task and own.closer < explore.closer_looks and not own.kept.has_success
-        if why == "quiet" and looks_closer:
-            return state._replace(own=own.noted(closer=own.closer + 1, quiet=0, scaled_at=0))
+        if why == "quiet" and has_task and not own.kept.has_success:
+            if own.closer < explore.closer_looks:
+                return state._replace(own=own.noted(closer=own.closer + 1, quiet=0, scaled_at=0))
+            if self.world.budget.limits.steps:  # nothing was found: the rest of the budget may still find it
+                return state._replace(own=own.noted(quiet=0))
         if why:
             return state.noted(phase=EXPLOIT if has_task else DONE, phase_round=0)
         if has_task and self.task.is_due(state):

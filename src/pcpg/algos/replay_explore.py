@@ -34,6 +34,22 @@ NOT_OF_THE_COVER = -1
 """Number of features in the part of a round that learned the task."""
 
 
+def whole_groups(most: int) -> int:
+    """The largest number of episodes up to this one that groups divide, or that divides them; at least 1."""
+    return most // GROUPS * GROUPS if most >= GROUPS else max(n for n in (1, 2, 4) if n <= max(most, 1))
+
+
+def groups_of(episodes: int) -> int:
+    """The number of groups of so many episodes."""
+    return min(GROUPS, episodes)
+
+
+def check_groups(name: str, episodes: int, zero: str) -> None:
+    """Refuse a number of episodes that cannot be divided into groups."""
+    if episodes != 0 and (episodes < 0 or whole_groups(episodes) != episodes):
+        raise ValueError(f"{name} must be 0 ({zero}), 1, 2, 4 or a multiple of {GROUPS}, got {episodes}")
+
+
 @dataclasses.dataclass(frozen=True)
 class ReplayExploreConfig:
     """The outer loop: Algorithm 1 on kept data."""
@@ -68,8 +84,7 @@ class ReplayExploreConfig:
     def __post_init__(self) -> None:
         positive(self, "sharpness", "discount", "patience", "ridge")
         within(self, "roll_in_share", 0.0, 1.0)
-        if self.num_episodes < 0 or self.num_episodes % 8:
-            raise ValueError(f"num_episodes must be 0 (by the formula) or a multiple of 8, got {self.num_episodes}")
+        check_groups("num_episodes", self.num_episodes, "by the formula")
         for name in ("backups", "closer_looks"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} must be 0 or more, got {getattr(self, name)}")
@@ -227,7 +242,8 @@ class Explorer:
         own, listed = state.own, self.recorder.listed(state.seed)
         odds = np.asarray(self.settings.sharpness, np.float32), np.asarray(self.settings.bonus_coef, np.float32)
         policy = ExploringPolicy(model.landmarks, model.w, model.known, *odds)
-        played, visits = await self.recorder.played(self.collect, state, policy, self.roll_in(state, model))
+        roll_in = self.roll_in(state, model, groups_of(self.settings.num_episodes))
+        played, visits = await self.recorder.played(self.collect, state, policy, roll_in)
         kept, keep = own.kept, self.kernel.keep
         batch = kept.batch_of(played)
         met = met_in(kept, listed, model, own.waiting, batch.code, batch.action)
@@ -268,15 +284,15 @@ class Explorer:
         first = np.append(old * (number - 1) / number, 1 / number) if number else old
         return diagonal_design(cover.visits, self.settings.ridge, self.settings.weights, first=first)
 
-    def roll_in(self, state: SeedState[Own], model: Model) -> RollIn:
+    def roll_in(self, state: SeedState[Own], model: Model, groups: int) -> RollIn:
         """Members drawn by their weights, and uniform lengths for a share of the episodes."""
         cover, marks = state.own.cover, model.landmarks
         share = self.settings.roll_in_share if len(cover.w) else 0.0
         rng, length = self.lengths(state, self.settings.num_episodes, share)
-        w, counts = np.zeros((GROUPS, *np.shape(model.w)), np.float32), np.zeros(GROUPS, np.int32)
+        w, counts = np.zeros((groups, *np.shape(model.w)), np.float32), np.zeros(groups, np.int32)
         if len(cover.w):
             weights = cover.weights[len(cover.weights) - len(cover.w) :]
-            which = rng.choice(len(cover.w), GROUPS, p=weights / weights.sum())
+            which = rng.choice(len(cover.w), groups, p=weights / weights.sum())
             w, counts = _padded(cover.w[which], np.shape(model.w)[-1]), cover.landmarks[which].astype(np.int32)
         scale, places = np.asarray(marks.inverse_scale), np.asarray(marks.places)
         members = [

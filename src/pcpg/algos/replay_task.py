@@ -8,7 +8,15 @@ import numpy as np
 
 from pcpg.algorithm1 import Explored
 from pcpg.algos.on_data import Collect, unvisited
-from pcpg.algos.replay_explore import GROUPS, NOT_OF_THE_COVER, Explorer, Improved, Own, ReplayPart
+from pcpg.algos.replay_explore import (
+    NOT_OF_THE_COVER,
+    Explorer,
+    Improved,
+    Own,
+    ReplayPart,
+    check_groups,
+    groups_of,
+)
 from pcpg.algos.rounds import after_round, plain
 from pcpg.budget import Limits
 from pcpg.config import positive
@@ -64,9 +72,8 @@ class ReplayExploitConfig:
         if self.steps < -1:
             raise ValueError(f"steps must be -1 (by the formula) or more, got {self.steps}")
         if self.steps > 0 and self.visit_episodes == 0:
-            raise ValueError("visit_episodes must be at least 8 if steps are allowed: steps come in episodes")
-        if self.visit_episodes < 0 or self.visit_episodes % 8:
-            raise ValueError(f"visit_episodes must be 0 or a multiple of 8, got {self.visit_episodes}")
+            raise ValueError("visit_episodes must be at least 1 if steps are allowed: steps come in episodes")
+        check_groups("visit_episodes", self.visit_episodes, "no evaluation")
         if self.backups < -1:
             raise ValueError(f"backups must be -1 (by the formula) or more, got {self.backups}")
 
@@ -183,9 +190,10 @@ class Task:
         own = state.own
         share = ROLLED_IN if state.ledger.phase_round > 0 and not (own.tries or own.confirms) else 0.0
         _, length = self.explorer.lengths(state, self.settings.visit_episodes, share)
+        groups = groups_of(self.settings.visit_episodes)
         if len(own.cover.w):
-            return self.explorer.roll_in(state, own.model)._replace(length=length)
-        return RollIn(jax.tree.map(lambda leaf: np.stack([np.asarray(leaf)] * GROUPS), policy), length)
+            return self.explorer.roll_in(state, own.model, groups)._replace(length=length)
+        return RollIn(jax.tree.map(lambda leaf: np.stack([np.asarray(leaf)] * groups), policy), length)
 
     def _is_fine(self, state: SeedState[Own], value: float, returns: Array) -> bool:
         """Whether the policy of a task need not be learned further: it earns what is known to be possible.
