@@ -21,6 +21,9 @@ ROOT = Path(__file__).parents[1]
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(ROOT / ".cache" / "jax"))
 Path(os.environ["JAX_COMPILATION_CACHE_DIR"]).mkdir(mode=0o700, parents=True, exist_ok=True)
 
+# Notes of who made a run are made with a secret of these tests, not with the user's.
+os.environ["XDG_STATE_HOME"] = str(ROOT / ".cache" / "state")
+
 # Before JAX is imported. Half of a first run of the tests is compilation: like this it takes a quarter of its time.
 # `XLA_FLAGS= make test` compiles as users do.
 if version("jaxlib").startswith("0.10."):  # an unknown flag would end the process

@@ -42,12 +42,14 @@ def _refuse_a_deleted_folder() -> None:
 
 
 def _put_this_folder_last() -> None:
-    """`python -m` looks for modules in the folder it is started in first: there, a file may have any name.
+    """Modules in the current folder are found, as by `python -m`, but after installed ones.
 
     Inside a run folder, its files must not shadow installed packages.
     """
-    if sys.path and sys.path[0] in ("", os.getcwd()):
-        sys.path.append(sys.path.pop(0))
+    here = os.getcwd()
+    sys.path[:] = [place for place in sys.path if place not in ("", here)]
+    if not sys.flags.safe_path:
+        sys.path.append(here)
 
 
 def _announce_exits() -> None:

@@ -12,6 +12,7 @@ from pcpg.budget import Limits, read_steps, read_time
 from pcpg.config import ConfigError, check_choice, checked, from_plain
 from pcpg.envs.adapters.names import LOCAL, is_own_function, register_function, workers_on
 from pcpg.envs.given_reward import Reward
+from pcpg.envs.registry import known_as
 from pcpg.features.own import Phi, is_own_features, register_features
 from pcpg.policies.own import Network, register_network
 from pcpg.presets import preset
@@ -45,7 +46,7 @@ Observers = Observer | Sequence[Observer] | None
 
 @checked
 def train(
-    env: str | EnvFn,
+    env: object,
     algo: Algo = "auto",
     *,
     total_steps: int | str | None = None,
@@ -71,8 +72,8 @@ def train(
     Run folders hold no code: if `env`, `features` or `network` is a function, pass it to `load` and `resume` again.
 
     Args:
-        env: an environment id, of the library or as in "gymnasium:FrozenLake-v1"; or a function that makes a
-            Gymnasium environment, or a vector of them.
+        env: a Gymnasium environment: its class, an instance, which is copied, or a function that makes one, or a
+            vector of them; or an id, as in "Maze-v0", "gymnasium:FrozenLake-v1", "my_envs:KeyDoor" or "my_env.py:Door".
         algo: a name in `pcpg.algorithms.ALGORITHMS`; "auto" is "pcpg", or the choice of `pcpg look`.
         total_steps: environment steps per seed, as in 500_000, "500k" or "2.5M"; sets the schedule of rounds.
         max_time: time limit for the whole run, in seconds or as in "10m"; results then depend on the machine's speed.
@@ -107,7 +108,7 @@ def train(
 
 
 def _new_config(
-    env: str | EnvFn,
+    env: object,
     algo: Algo,
     limits: Limits,
     features: str | Phi,
@@ -119,7 +120,12 @@ def _new_config(
 ) -> RunConfig:
     """The configuration of a new run; where only the environment was named, a look may choose it."""
     check_choice("algorithm", algo, ["auto", *ALGORITHMS])
-    env_id = env if isinstance(env, str) else register_function(env)
+    if isinstance(env, str):
+        env_id = env
+    elif known := known_as(env):
+        env_id, env_options = known[0], {**known[1], **env_options}
+    else:
+        env_id = register_function(env)
     chosen: dict[str, Any] = {"algo": DEFAULT if algo == "auto" else algo}
     if algo == "auto" and not config and network is None and features == "auto":
         chosen = chosen_by_a_look(env_id, env_options, limits, rest["seed"])

@@ -141,6 +141,8 @@ PATHS = {
     "gymnasium:evil/inner:ALE/Pong-v5": "evil/inner",
     "bsuite:deep_sea/0": "bsuite",
     "gymnax:CartPole-v1": "gymnax",
+    "payload:Harmful": "payload",
+    "run/payload.py:Harmful": "run/payload.py",
 }
 """Ids, and the module that making each environment would import; here it lies in the folder."""
 READERS = {name for name, command in COMMANDS.items() if isinstance(command, Command)} - {

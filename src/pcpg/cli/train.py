@@ -174,7 +174,7 @@ def start_in(out: str, config: "RunConfig", kind: str = "", here: Path | None = 
     here = here or Path.cwd()
     if out:
         return dataclasses.replace(start_run(config, here / out), name=out)
-    name, number = config.env.replace(":", "-").replace("/", "-"), 1
+    name, number = config.env.rpartition(".py:")[2].replace(":", "-").replace("/", "-"), 1
     while True:
         try:
             path = Path("runs") / f"{name}-{kind or config.algo}-{number}"
@@ -189,10 +189,11 @@ def train_folder(folder: RunFolder, console: Console, as_json: bool, loggers: Se
     `asked` goes to `train_run`: whether to trust the folder, whether to retry failed seeds.
     """
     folder.check_entries()
-    how_to_resume = f"resume with: pcpg resume {shlex.quote(folder.name)}"
     with loading(console):
         from pcpg.envs.host import EnvironmentFailed
         from pcpg.training.loop import train_run
+        from pcpg.training.trust import asks_for
+    how_to_resume = f"resume with: pcpg resume {shlex.quote(folder.name)}{' --trust' if asks_for(folder) else ''}"
     try:
         with Display(console, title_of(folder.config)) as display:
 

@@ -45,8 +45,8 @@ class TrainFlags:
     """The flags of `train` that every environment and algorithm has."""
 
     environment: Annotated[str, Arg("ENV", positional=True)] = ""
-    """Environment id; `pcpg envs` lists ids and options. From other libraries: gymnasium:ID, bsuite:NAME,
-    gymnax:NAME."""
+    """Your own: FILE.py:NAME or MODULE:NAME, of a class or a function. From other libraries: gymnasium:ID,
+    bsuite:NAME, gymnax:NAME. Else an id; `pcpg envs` lists them with their options."""
     algo: str = "auto"
     """Algorithm."""
     seeds: int = 1

@@ -64,5 +64,5 @@ class Functions:
 
 
 def _is_same(one: Callable[..., object], other: Callable[..., object]) -> bool:
-    # A method is another object each time that it is asked for.
-    return one is other or (isinstance(one, types.MethodType) and one == other)
+    # A method is another object each time that it is asked for, and a maker of copies each time that it is made.
+    return one is other or (not isinstance(one, types.FunctionType | type) and bool(one == other))

@@ -1,11 +1,12 @@
 """The environments by name: what `make` can build, and what the command line lists."""
 
+import dataclasses
 import re
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from pcpg.config import nearest
-from pcpg.envs.adapters.names import GYMNASIUM, adapter_options, gymnasium_package, is_adapted, make_adapted
+from pcpg.envs.adapters.names import ADAPTERS, GYMNASIUM, adapter_options, gymnasium_package, is_adapted, make_adapted
 from pcpg.envs.functions import load
 from pcpg.envs.options import InvalidOption, Option, check_options, options_of
 from pcpg.envs.protocol import Environment
@@ -112,6 +113,23 @@ def register(env_id: str, constructor: Constructor, summary: str, *, overwrite: 
     _ENTRIES[env_id] = Entry(constructor, summary)
 
 
+def known_as(env: object) -> tuple[str, dict[str, object]] | None:
+    """The id and options of an environment of ours, which runs are told by; None: it is somebody else's."""
+    kind = env if isinstance(env, type) else type(env)
+    if not issubclass(kind, Environment):
+        return None
+    for env_id, entry in _ENTRIES.items():
+        if entry.constructor is kind:
+            is_made = dataclasses.is_dataclass(env) and not isinstance(env, type)
+            fields = dataclasses.fields(env) if is_made else ()
+            return env_id, {field.name: getattr(env, field.name) for field in fields if field.init}
+    name = kind.__name__
+    raise UnknownEnvironment(
+        f"{name} has no id, by which runs find it again: pcpg.register('{name}-v0', {name}, 'what it is'), "
+        f"then pass '{name}-v0'"
+    )
+
+
 def spec(env_id: str | None = None) -> tuple[EnvironmentSpec, ...]:
     """A description of every registered environment, or of the one named.
 
@@ -140,14 +158,16 @@ def _entry(env_id: str) -> Entry:
     if env_id not in _ENTRIES:
         raise UnknownEnvironment(
             f"unknown environment {env_id!r}; did you mean {_meant(str(env_id))!r}? Valid ids: {', '.join(_ENTRIES)}; "
-            "ids from other libraries have a prefix, as in gymnasium:FrozenLake-v1"
+            "ids from other libraries have a prefix, as in gymnasium:FrozenLake-v1; your own are FILE.py:NAME"
         )
     return _ENTRIES[env_id]
 
 
 def _meant(env_id: str) -> str | None:
     """The likely meaning of an unknown id: one of Gymnasium's without its prefix, or the nearest of ours."""
-    name = env_id.rpartition(":")[2]
+    before, colon, name = env_id.rpartition(":")
+    if colon and not any(before.startswith(known) for known in ADAPTERS) and re.fullmatch(r".+-v\d+", name):
+        return f"gymnasium:{env_id}"  # registered in a module of that name
     ours = nearest(env_id, _ENTRIES, cutoff=0.8)
     if ours is not None:
         return ours

@@ -41,7 +41,7 @@ from pcpg.training.storage import (
     sha256_of,
     source_assets,
 )
-from pcpg.training.trust import check_trust, record_environment
+from pcpg.training.trust import check_trust, record_environment, vouched
 
 
 class Progress(NamedTuple):
@@ -90,7 +90,7 @@ def start_run(config: RunConfig, path: Path | str, reward: Reward | None = None)
     check_instances(config)
     assets = source_assets(RunFolder.open(config.source["run"]), config) if config.source else None
     build_agent(config, reward, assets).init(config.seed)
-    return RunFolder.create(path, config.to_json())
+    return vouched(RunFolder.create(path, config.to_json()))
 
 
 def check_instances(config: RunConfig) -> None:

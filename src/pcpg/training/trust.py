@@ -1,32 +1,95 @@
 """Reading a run folder never creates an external environment: the folder describes it.
 
 Readers use `environment_of`. Code that plays on the environment itself, to resume or evaluate, calls `check_trust`
-first: if only the folder names a module, importing it requires trust.
+first: if only the folder names a module, importing it requires trust. A run that this user made himself needs none
+while the module stays the same: a note in its folder says so, in a code that nobody else can write.
 """
 
 import contextlib
 import dataclasses
+import hashlib
+import hmac
+import json
+import os
+import secrets
+from pathlib import Path
 
-from pcpg.envs.adapters.names import Untrusted, is_adapted, is_own_function, knows_function, outside_module
+from pcpg.envs.adapters.names import (
+    Untrusted,
+    is_adapted,
+    is_own_function,
+    knows_function,
+    outside_module,
+    sources_of,
+)
 from pcpg.envs.protocol import Environment
 from pcpg.envs.recorded import describe, recorded
 from pcpg.envs.registry import make
 from pcpg.run_config import RunConfig
-from pcpg.runs.disk import exists
+from pcpg.runs.disk import exists, make_folder, read_file, write_file
 from pcpg.runs.documents import read_json
-from pcpg.runs.errors import DamagedFile
+from pcpg.runs.errors import DamagedFile, RunError
 from pcpg.runs.folder import ENVIRONMENT, RunFolder
 
 
 def check_trust(folder: RunFolder, trust: bool) -> None:
     """Refuse an environment from a module that the folder names, unless it is trusted; the module is named."""
     folder.check_entries()
-    module = outside_module(folder.config["env"], folder.config.get("env_options", {}))
-    if module is not None and not trust:
+    module = None if trust else asks_for(folder)
+    if module is not None:
         raise Untrusted(
             f"{folder.path} was trained on {folder.config['env']!r}: creating that environment would import and run "
             f"{module}. If you trust this folder, add --trust (in Python, trust=True)"
         )
+
+
+def asks_for(folder: RunFolder) -> str | None:
+    """What needs trust before this run can play; None: nothing."""
+    module = outside_module(folder.config["env"], folder.config.get("env_options", {}))
+    return None if module is None or _is_mine(folder) else module
+
+
+MINE = "made-here"
+"""The file in which a run folder says that this user made it, on a module that is still the same."""
+
+
+def vouched(folder: RunFolder) -> RunFolder:
+    """A run with a note that this user made it: its module needs no trust here as long as it does not change."""
+    module = outside_module(folder.config["env"], folder.config.get("env_options", {}))
+    with contextlib.suppress(RunError, OSError):  # without it trust will be asked for
+        if module is not None and (note := _note(folder, _secret(make=True))):
+            write_file(folder.path / MINE, note)
+    return folder
+
+
+def _is_mine(folder: RunFolder) -> bool:
+    """Whether the note in a folder is this user's, for this environment and the module as it is now."""
+    with contextlib.suppress(RunError, OSError):
+        note = _note(folder, _secret(make=False))
+        return bool(note) and hmac.compare_digest(read_file(folder.path / MINE, most=1000), note)
+    return False
+
+
+def _note(folder: RunFolder, secret: bytes) -> bytes:
+    """A code that only this user can write: nothing else in the folder is believed. Empty: the module is unknown."""
+    files = sources_of(folder.config["env"])
+    if not files or len(files) > 1000:
+        return b""
+    hashes = {str(path): hashlib.sha256(read_file(path)).hexdigest() for path in files}
+    what = [folder.config["env"], folder.config.get("env_options", {}), hashes]
+    return hmac.digest(secret, json.dumps(what, sort_keys=True).encode(), "sha256").hex().encode()
+
+
+def _secret(*, make: bool) -> bytes:
+    """Random bytes that only this user can read, made at their first use."""
+    home = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state"
+    path = Path(home) / "pcpg" / "made-here.key"
+    if make and not exists(path):
+        make_folder(path.parent)
+        path.parent.chmod(0o700)
+        write_file(path, secrets.token_bytes(32))
+        path.chmod(0o600)
+    return read_file(path, most=1000)
 
 
 def environment_of(folder: RunFolder) -> Environment:

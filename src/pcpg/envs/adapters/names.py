@@ -1,4 +1,5 @@
-"""Other people's environments by name: gymnasium:ID, bsuite:NAME, gymnax:NAME; and those of a Python function.
+"""Other people's environments by name: gymnasium:ID, bsuite:NAME, gymnax:NAME, MODULE:NAME, FILE.py:NAME; and those
+of a Python function.
 
 A new kind is a file with a function of a name and options, and a line in ADAPTERS. Options of ours (`max_steps`,
 `num_envs`, `workers`, `step_timeout`) are taken out of those of environments on the host.
@@ -17,6 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from pcpg.envs.adapters.from_module import Copies, check_arguments, sources
 from pcpg.envs.functions import Functions, load
 from pcpg.envs.options import InvalidOption
 from pcpg.envs.protocol import Environment
@@ -80,12 +82,18 @@ ADAPTERS: dict[str, Adapter] = {
 }
 """By the prefix of their ids."""
 
+IN_MODULE = re.compile(r"([\w./-]+\.py|[^\W\d][\w.]*):[^\W\d][\w.]*")
+MODULE = Adapter("pcpg.envs.adapters.from_module:module_env", lambda name: Package(name.rpartition(":")[0], ""))
+"""Of an id that names a module or file and what makes the environment in it."""
+
 _FUNCTIONS = Functions(PYTHON, "env_fn")
 
 
 def split_id(env_id: str) -> tuple[Adapter | None, str]:
     """The adapter of an id, None for an environment of ours, and the name behind its prefix."""
     prefix, colon, name = str(env_id).partition(":")  # a file may hold anything
+    if prefix not in ADAPTERS and IN_MODULE.fullmatch(str(env_id)):
+        return MODULE, str(env_id)
     module, inner_colon, rest = name.partition(":")
     return (ADAPTERS.get(prefix) if colon else None), MOVED.get(module, module) + inner_colon + rest
 
@@ -129,6 +137,13 @@ def outside_module(env_id: str, options: Mapping[str, object]) -> str | None:
     return f"the target of its option {strange[0]!r}" if strange else None
 
 
+def sources_of(env_id: str) -> list[Path]:
+    """The files that making an environment would import where its id names a module; empty: unknown."""
+    adapter, name = split_id(env_id)
+    package = None if adapter is None else adapter.package(name)
+    return [] if package is None or package.pip else sources(package.name)
+
+
 def _is_installed(package: str) -> bool:
     """Whether a package would be imported from where packages are installed, and not from the working folder."""
     spec = importlib.util.find_spec(package)
@@ -156,21 +171,24 @@ def knows_function(env_id: str) -> bool:
     return _FUNCTIONS.find(env_id) is not None
 
 
-def register_function(function: Callable[..., object]) -> str:
-    """Make an environment's function known in this process; the id under which `make_adapted` finds it."""
-    _check_callable(function)
-    return _FUNCTIONS.register(function)
+def register_function(made: object) -> str:
+    """Make a function, a class or an environment known in this process; the id under which `make_adapted` finds it."""
+    return _FUNCTIONS.register(_maker_of(made))
 
 
-def given_function(env_id: str, function: Callable[..., object]) -> contextlib.AbstractContextManager[None]:
+def given_function(env_id: str, made: object) -> contextlib.AbstractContextManager[None]:
     """A context in which an id is that of this function, whatever is registered under it."""
-    _check_callable(function)
-    return _FUNCTIONS.given(env_id, function)
+    return _FUNCTIONS.given(env_id, _maker_of(made))
 
 
-def _check_callable(function: object) -> None:
-    if not callable(function):
-        raise InvalidOption(f"an environment must be an id or a function that makes one, got {function!r}")
+def _maker_of(made: object) -> Callable[..., object]:
+    if not isinstance(made, type) and hasattr(made, "reset") and hasattr(made, "step"):
+        return Copies(made)
+    if not callable(made):
+        raise InvalidOption(
+            f"an environment must be an id, a class, an environment or a function that makes one, got {made!r}"
+        )
+    return made
 
 
 def adapter_options(env_id: str) -> dict[str, Any]:
@@ -189,6 +207,7 @@ class Maker:
     def __call__(self) -> Any:
         options = json.loads(self.options)
         if self.function is not None:
+            check_arguments(self.function, options, self.env_id.removeprefix(f"{PYTHON}:"))
             return self.function(**options)
         adapter, name = split_id(self.env_id)
         assert adapter is not None
@@ -214,8 +233,10 @@ def make_adapted(env_id: str, options: Mapping[str, object]) -> Environment:
     own = ours | {key: value for key, value in options.items() if key in ours}
     rest = {key: value for key, value in options.items() if key not in ours}
     function = _FUNCTIONS.needed(env_id, f"the environment {env_id} is made by") if is_own_function(env_id) else None
+    file, colon, inner = env_id.rpartition(".py:")
+    at = f"{Path(file).absolute()}{colon}{inner}" if colon else env_id  # an environment may change the current folder
     try:
-        maker = Maker(env_id, json.dumps(rest, sort_keys=True), function)
+        maker = Maker(at, json.dumps(rest, sort_keys=True), function)
         hash(maker)
     except TypeError as error:
         raise InvalidOption(f"{env_id}: options must be numbers, text, true or false, got {rest}") from error

@@ -1,0 +1,133 @@
+"""An environment named by its module or file: my_envs:KeyDoor, or my_envs.py:KeyDoor."""
+
+import copy
+import functools
+import hashlib
+import importlib
+import importlib.util
+import inspect
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from pcpg.config import nearest
+from pcpg.envs.options import InvalidOption
+
+
+class Copies:
+    """Makes copies of one environment: each of many that play in parallel needs its own."""
+
+    def __init__(self, env: object) -> None:
+        self.env, self.__module__, self.__qualname__ = env, type(env).__module__, type(env).__qualname__
+
+    def __call__(self) -> Any:
+        try:
+            return copy.deepcopy(self.env)
+        except Exception as error:
+            raise InvalidOption(
+                f"this {type(self.env).__name__} cannot be copied ({type(error).__name__}: {error}): pass its class, "
+                "or a function that makes one"
+            ) from error
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Copies) and self.env is other.env
+
+    def __hash__(self) -> int:
+        return id(self.env)
+
+
+def module_env(name: str, options: Mapping[str, Any]) -> Any:
+    """The environment that the class or function MODULE:NAME makes, or a copy of the one of that name."""
+    where, _, path = name.rpartition(":")
+    found: Any = module_of(where)
+    where = where if Path(where).suffix != ".py" else Path(where).name  # it is absolute here
+    for part in path.split("."):
+        if not hasattr(found, part):
+            hint = nearest(part, [one for one in vars(found) if not one.startswith("_")], cutoff=0.6)
+            raise InvalidOption(f"{where} has no {part!r}" + (f"; did you mean {where}:{hint}?" if hint else ""))
+        found = getattr(found, part)
+    make = found if callable(found) else Copies(found)
+    check_arguments(make, options, f"{where}:{path}")
+    return make(**options)
+
+
+def check_arguments(make: Callable[..., Any], options: Mapping[str, Any], name: str) -> None:
+    """Refuse options that the maker of an environment does not take."""
+    try:
+        signature = inspect.signature(make)
+    except (TypeError, ValueError):  # of a builtin
+        return
+    taken = [one.name for one in signature.parameters.values() if one.kind not in (one.VAR_KEYWORD, one.VAR_POSITIONAL)]
+    try:
+        signature.bind(**options)
+    except TypeError as error:
+        hints = [nearest(one, taken, cutoff=0.6) for one in options if one not in taken]
+        meant = f"did you mean {hints[0]!r}? " if hints and hints[0] else ""
+        listed = f"its options: {', '.join(taken)}" if taken else "it has no options"
+        raise InvalidOption(f"{name}: {error}; {meant}{listed}") from error
+
+
+def module_of(where: str) -> ModuleType:
+    """The module of this name, or in this file."""
+    path = Path(where)
+    if path.suffix == ".py" and not path.is_file():
+        raise InvalidOption(f"there is no file {where}")
+    try:
+        return _of_file(path.resolve()) if path.suffix == ".py" else importlib.import_module(where)
+    except ModuleNotFoundError as error:
+        if error.name != where.partition(".")[0] and error.name != where:
+            raise _failed(where, error) from error
+        raise InvalidOption(
+            f"there is no module {where!r}, neither here nor installed; a file is named with its path, as in "
+            f"{where.replace('.', '/')}.py:Name"
+        ) from error
+    except Exception as error:
+        raise _failed(where, error) from error
+
+
+def _failed(where: str, error: Exception) -> InvalidOption:
+    from pcpg.envs.adapters.worker_process import said  # and Gymnasium, which is not needed before
+
+    return InvalidOption(f"importing {where} failed: {said(error)}")
+
+
+def sources(where: str) -> list[Path]:
+    """The files of the module or package that importing it would run, found without importing; empty: unknown."""
+    if where.endswith(".py"):
+        return [Path(where).resolve()] if Path(where).is_file() else []
+    try:
+        spec = importlib.util.find_spec(where.partition(".")[0])  # of what is inside it would import the package
+    except (ImportError, ValueError):
+        return []
+    if spec is None or not spec.origin or not spec.origin.endswith(".py"):
+        return []
+    path = Path(spec.origin).resolve()
+    return sorted(path.parent.rglob("*.py")) if spec.submodule_search_locations else [path]
+
+
+@functools.cache
+def _of_file(path: Path) -> ModuleType:
+    """The module in a file, whose neighbours it can import, as if it was started by Python."""
+    if str(path.parent) not in sys.path:
+        sys.path.append(str(path.parent))
+    known = getattr(sys.modules.get(path.stem), "__file__", None)
+    if known is not None and Path(known).resolve() == path:
+        return sys.modules[path.stem]
+    # The name of another module stays that module's.
+    name = path.stem if known is None and path.stem not in sys.modules else f"{path.stem}_{_short_hash(path)}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path} is no Python module")
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def _short_hash(path: Path) -> str:
+    return hashlib.sha256(str(path).encode()).hexdigest()[:8]
