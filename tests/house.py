@@ -43,14 +43,18 @@ MAY_IMPORT: dict[str, set[str]] = {
     "presets": PROTOCOL | {"algos"},  # settings for the paper's environments
     "run_config": TRAINING,
     "training": TRAINING,
-    "run": TRAINING,
-    "callbacks": TRAINING | {"run"},
-    "api": TRAINING | {"run"},
-    "pcpg": TRAINING | {"run", "callbacks", "api"},  # the public names
+    "elsewhere": {"config"},
+    "new_run": TRAINING | {"elsewhere"},
+    "policy": GROUND | {"elsewhere"},
+    "portable": GROUND | {"policy", "runs"},
+    "run": TRAINING | {"policy", "elsewhere", "reports"},
+    "callbacks": TRAINING | {"policy"},
+    "api": TRAINING | {"run", "policy", "elsewhere", "new_run"},
+    "pcpg": TRAINING | {"run", "callbacks", "api", "elsewhere", "reports"},  # the public names
     "reports": {"runs", "algorithms", "state", "envs"},
     "play": GROUND | {"runs", "run", "api", "training"},
     "theory": set(),  # the lazy alias of pcpg_theory
-    "cli": TRAINING | {"pcpg", "api", "run", "reports", "play"},
+    "cli": TRAINING | {"pcpg", "api", "run", "reports", "play", "elsewhere", "new_run"},
     "__main__": {"cli"},
 }
 PACKAGES_BELOW = {"pcpg": set(), "pcpg_theory": {"pcpg"}, "pcpg_lab": {"pcpg", "pcpg_theory"}}

@@ -6,22 +6,22 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pcpg.algorithms import ALGORITHMS, DEFAULT, Algo
+from pcpg.algorithms import Algo
 from pcpg.bonuses.protocol import upgraded
-from pcpg.budget import Limits, read_steps, read_time
-from pcpg.config import ConfigError, check_choice, checked, from_plain
-from pcpg.envs.adapters.names import LOCAL, is_own_function, register_function, workers_on
+from pcpg.config import ConfigError, checked, from_plain
+from pcpg.elsewhere import own_keywords, refuse_elsewhere
+from pcpg.envs.adapters.names import LOCAL, is_own_function, workers_on
 from pcpg.envs.given_reward import Reward
-from pcpg.envs.registry import known_as
-from pcpg.features.own import Phi, is_own_features, register_features
-from pcpg.policies.own import Network, register_network
-from pcpg.presets import preset
-from pcpg.run import EnvFn, Evaluation, Given, KeptEpisode, Policy, Run, RunWarning, warn
-from pcpg.run_config import RunConfig, chosen_by_a_look
+from pcpg.envs.registry import declared_options
+from pcpg.features.own import Phi, is_own_features
+from pcpg.new_run import limits_of, new_config
+from pcpg.policies.own import Network
+from pcpg.policy import Policy
+from pcpg.run import EnvFn, Evaluation, Given, KeptEpisode, Run, RunWarning, Verdict, warn
 from pcpg.runs.folder import RunFolder
 from pcpg.runs.loggers import check_loggers
 from pcpg.runs.metrics import Logger
-from pcpg.training.display import Display, title_of
+from pcpg.training.display import Display, plan, tell, title_of
 from pcpg.training.exploit import exploit_config, exploit_defaults
 from pcpg.training.going_on import go_on
 from pcpg.training.loop import Observer, Progress, start_run, train_run
@@ -35,6 +35,7 @@ __all__ = [
     "Progress",
     "Run",
     "RunWarning",
+    "Verdict",
     "exploit",
     "load",
     "resume",
@@ -63,31 +64,29 @@ def train(
     feature_seed: int = 0,
     lanes: int = 0,
     observer: Observers = None,
+    quiet: bool = False,
     progress: bool | None = None,
     loggers: Iterable[Logger | str] = (),
     **env_options: object,
 ) -> Run:
     """Train an algorithm on an environment; the run is finished, unless an observer stopped it.
 
-    Run folders hold no code: if `env`, `features` or `network` is a function, pass it to `load` and `resume` again.
-
     Args:
         env: a Gymnasium environment: its class, an instance, which is copied, or a function that makes one, or a
             vector of them; or an id, as in "Maze-v0", "gymnasium:FrozenLake-v1", "my_envs:KeyDoor" or "my_env.py:Door".
+            Run folders hold no code: pass what is no id again to `load` and `resume`.
         algo: a name in `pcpg.algorithms.ALGORITHMS`; "auto" is "pcpg", or the choice of `pcpg look`.
         total_steps: environment steps per seed, as in 500_000, "500k" or "2.5M"; sets the schedule of rounds.
         max_time: time limit for the whole run, in seconds or as in "10m"; results then depend on the machine's speed.
         until: stop a seed once its mean evaluation return reaches this value.
-        seeds, seed: how many seeds, and the first; they run side by side, and none depends on the others.
+        seeds, seed, lanes: how many seeds, the first, and how many run in parallel; 0 chooses by the device.
         out: the run folder; by default a new temporary one.
-        features: name of the feature map of the cover, or a function phi(observation, action).
-        feature_options, feature_seed: options of the feature map, and the seed of one that is drawn at random.
+        features: name of the cover's feature map, or phi(observation, action); with `feature_options`, `feature_seed`.
         network: `network(shape, key)` makes an Equinox module from one observation to hidden units.
         config: changes to the algorithm's preset, as in `{"explore": {"bonus_coef": 2.0}}`.
         on: where the workers of an environment are (option `workers`): "local", "ray" or "ray://host:port".
-        lanes: width of the program over seeds; 0 chooses by the device.
         observer: called with a `Progress` before the first round and after each, or several; False stops training.
-        progress: show how far it is; by default where stderr is a terminal.
+        quiet: say nothing; by default the log "pcpg" says what the command line says. `progress`: how far it is.
         loggers: get every report that metrics.jsonl gets; "tensorboard" and "wandb" can be named.
         **env_options: the environment's own options, as in `horizon=5`.
 
@@ -102,50 +101,13 @@ def train(
     limits, options = limits_of(total_steps, max_time, until), dict(feature_options or {})
     rest = {"seed": seed, "seeds": seeds, "lanes": lanes, "feature_seed": feature_seed}
     path = _path(out)
-    made = _new_config(env, algo, limits, features, options, network, config, env_options, rest)
+    made = new_config(env, algo, limits, features, options, network, config, env_options, rest, own_keywords(train))
     with workers_on(on):
-        return _train(start_run(made.resolved(), path), observer, loggers, progress=progress, trust=True)
-
-
-def _new_config(
-    env: object,
-    algo: Algo,
-    limits: Limits,
-    features: str | Phi,
-    feature_options: dict[str, Any],
-    network: Network | None,
-    config: Mapping[str, Any] | None,
-    env_options: Mapping[str, Any],
-    rest: Mapping[str, Any],
-) -> RunConfig:
-    """The configuration of a new run; where only the environment was named, a look may choose it."""
-    check_choice("algorithm", algo, ["auto", *ALGORITHMS])
-    if isinstance(env, str):
-        env_id = env
-    elif known := known_as(env):
-        env_id, env_options = known[0], {**known[1], **env_options}
-    else:
-        env_id = register_function(env)
-    chosen: dict[str, Any] = {"algo": DEFAULT if algo == "auto" else algo}
-    if algo == "auto" and not config and network is None and features == "auto":
-        chosen = chosen_by_a_look(env_id, env_options, limits, rest["seed"])
-    name = chosen["algo"]
-    agent: Any = from_plain(
-        ALGORITHMS[name].settings, config or chosen.get("agent", {}), "config", preset(env_id, name)
-    )
-    if network is not None:
-        agent = from_plain(type(agent), {"ppo": {"body": register_network(network)}}, "network", agent)
-    return RunConfig(
-        env=env_id,
-        algo=name,
-        agent=agent,
-        env_options=chosen.get("env_options", env_options),
-        features=features if isinstance(features, str) else register_features(features),
-        feature_options=feature_options,
-        limits=Limits(**chosen["limits"]) if "limits" in chosen else limits,
-        looked=chosen.get("looked", {}),
-        **rest,
-    )
+        made = made.resolved()
+        folder = start_run(made, path)
+        for line in () if quiet else plan(made, path):
+            tell(line)
+        return _train(folder, observer, loggers, quiet=quiet, progress=progress, trust=True)
 
 
 def _path(out: str | os.PathLike[str] | None) -> Path:
@@ -165,6 +127,7 @@ def exploit(
     lanes: int = 0,
     new_steps: int | str = 0,
     observer: Observers = None,
+    quiet: bool = False,
     progress: bool | None = None,
     loggers: Iterable[Logger | str] = (),
     trust: bool = False,
@@ -180,7 +143,7 @@ def exploit(
             can compile; by default the environment's own reward.
         seeds, seed: as in `train`; by default those of the run.
         config: changes to the settings, as in `{"exploit": {"num_rounds": 20}}`.
-        out, lanes, observer, progress, loggers: as in `train`.
+        out, lanes, observer, quiet, progress, loggers: as in `train`.
         new_steps: if the run kept its data, environment steps allowed per task, as in "50k"; 0: use the data alone.
         trust: whether to import an environment module named in the folder.
         **env_options: options that only change the environment's reward, as in `goal=(3, 7)` of a maze.
@@ -196,6 +159,7 @@ def exploit(
     check_loggers(loggers)
     folder = run.folder if isinstance(run, Run) else RunFolder.open(Path(run))
     given, trust = (run.given, trust or run.trust) if isinstance(run, Run) else (Given(), trust)
+    refuse_elsewhere("exploit", env_options, own_keywords(exploit), declared_options(folder.config["env"]))
     path = _path(out)
     with given.used(folder):
         defaults = exploit_defaults(folder, trust)
@@ -210,7 +174,7 @@ def exploit(
             reward=reward,
         )
         made = start_run(run_config, path, reward)
-    return _train(made, observer, loggers, reward, given, progress=progress, trust=True)
+    return _train(made, observer, loggers, reward, given, quiet=quiet, progress=progress, trust=True)
 
 
 @checked
@@ -261,6 +225,7 @@ def resume(
     max_time: float | str | None = None,
     until: float | None = None,
     observer: Observers = None,
+    quiet: bool = False,
     progress: bool | None = None,
     loggers: Iterable[Logger | str] = (),
     trust: bool = False,
@@ -277,7 +242,7 @@ def resume(
         total_steps: new total of environment steps per seed, or with a plus sign the steps to add.
         max_time: new time limit for the whole run, or with a plus sign the time to add.
         until: a mean return at which a seed ends.
-        observer, progress, loggers, on: as in `train`.
+        observer, quiet, progress, loggers, on: as in `train`.
         trust: whether to import an environment module named in the folder.
         retry_failed: retry failed seeds from their last checkpoint.
 
@@ -299,16 +264,7 @@ def resume(
             folder = go_on(folder, steps=total_steps, time=max_time, until=until)
     asked: dict[str, Any] = {"trust": trust, "retry_failed": retry_failed}
     with workers_on(on):
-        return _train(folder, observer, loggers, reward, given, progress=progress, **asked)
-
-
-def limits_of(steps: int | str | None, time: float | str | None, until: float | None) -> Limits:
-    """The limits of a new run, from user input."""
-    number, more = (0, False) if steps is None else read_steps(steps)
-    seconds, longer = (0.0, False) if time is None else read_time(time)
-    if more or longer:
-        raise ConfigError(f"a plus sign extends an existing run, and this one is new: got {steps or time!r}")
-    return Limits(number, seconds, until)
+        return _train(folder, observer, loggers, reward, given, quiet=quiet, progress=progress, **asked)
 
 
 def _open(path: str | os.PathLike[str], given: Given) -> RunFolder:
@@ -331,6 +287,7 @@ def _train(
     reward: Reward | None = None,
     given: Given | None = None,
     *,
+    quiet: bool,
     progress: bool | None = None,
     trust: bool = False,
     retry_failed: bool = False,
@@ -339,7 +296,10 @@ def _train(
     observers = [] if observer is None else [observer] if callable(observer) else list(observer)
     asked: dict[str, Any] = {"reward": reward, "trust": trust, "retry_failed": retry_failed}
     # Python's own way: the notices are warnings, and Ctrl-C is a KeyboardInterrupt, after the checkpoint.
-    with given.used(folder), Display.on_stderr(title_of(folder.config), progress) as display:
+    with (
+        given.used(folder),
+        Display.on_stderr(title_of(folder.config), not quiet if progress is None else progress) as display,
+    ):
         watching = [*observers, *([display] if display else [])]
 
         def watch(seen: Progress) -> bool:
@@ -348,4 +308,7 @@ def _train(
         trained = train_run(folder, observer=watch, loggers=loggers, notice=warn, **asked)
     if not trained.finished and not trained.stopped:
         raise KeyboardInterrupt(f"training stopped; resume with pcpg.resume({str(folder.path)!r})")
-    return Run(RunFolder.open(folder.path), reward, given, trust=trust)
+    run = Run(RunFolder.open(folder.path), reward, given, trust=trust)
+    for line in () if quiet else [*str(run.verdict).splitlines(), f"run folder: {run.path}"]:
+        tell(line)
+    return run

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from pcpg.run import Policy
+from pcpg.policy import Policy
 from pcpg.training.loop import Progress
 
 if TYPE_CHECKING:

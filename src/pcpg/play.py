@@ -161,6 +161,19 @@ def record(
     return frames[:max_frames], returns
 
 
+def film(
+    run: Run, path: Path, seed: int | None, best: bool, episodes: int, greedy: bool, fps: float, max_frames: int
+) -> Path:
+    """Record episodes of a seed's final or best policy into a video file; its path."""
+    path = path.absolute()  # before an environment runs, which may change the current folder
+    check_video(path)
+    [policy], _ = chosen_policies(run, "best" if best else "final", seed)
+    seed = run.config.seed if seed is None else seed
+    frames, _ = record(run, policy, seed, episodes=episodes, greedy=greedy, max_frames=max_frames)
+    write_video(frames, path, fps)
+    return path
+
+
 def captioned(picture: np.ndarray, text: str) -> np.ndarray:
     """A picture with a line of text below; sizes are even, as video formats want them."""
     from PIL import Image

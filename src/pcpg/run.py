@@ -3,10 +3,12 @@
 import contextlib
 import dataclasses
 import functools
+import os
+import shutil
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,22 +18,27 @@ from pcpg.algorithms import Assets
 from pcpg.config import ConfigError, checked
 from pcpg.cover.cover import Cover
 from pcpg.cover.design import Design, d_optimal
+from pcpg.elsewhere import OF_A_RUN, missing
 from pcpg.engine.play import VisitInputs, Visitor, visit_program
 from pcpg.engine.program import default_lanes
 from pcpg.envs.adapters.names import given_function
+from pcpg.envs.functions import load
 from pcpg.envs.given_reward import Reward
 from pcpg.envs.host import HostEnvironment
 from pcpg.envs.protocol import Environment
 from pcpg.envs.recorded import Recorded, RecordedHost
-from pcpg.envs.spaces import Box
 from pcpg.features.base import FeatureMap
 from pcpg.features.own import Phi, given_features
 from pcpg.learners.transitions import Transitions
-from pcpg.policies.host import Actor, choose, draw
 from pcpg.policies.networks import ActorCritic
 from pcpg.policies.own import Network, given_network
+from pcpg.policy import Policy
+from pcpg.reports.page import write_report
+from pcpg.reports.read import read_run
+from pcpg.reports.verdict import Verdict, verdict
 from pcpg.run_config import RunConfig, check_episodes_fit
-from pcpg.runs.errors import NotARun
+from pcpg.runs.disk import LOCK, exists
+from pcpg.runs.errors import FolderTaken, NotARun
 from pcpg.runs.folder import RunFolder
 from pcpg.state import NonFinite
 from pcpg.training.compile_cache import enable_compile_cache
@@ -43,6 +50,8 @@ from pcpg.training.trust import check_trust, environment_of
 
 EVALUATION_ROUND = 2**30
 """A stream of random numbers that no round of training uses."""
+VIDEO = "pcpg.play:film"
+"""Loaded when a video is asked for."""
 
 
 class RunWarning(UserWarning):
@@ -55,80 +64,6 @@ def warn(text: str) -> None:
         warnings.warn(text, RunWarning, stacklevel=3)
     else:  # where warnings are errors, one would end the thread that listens for Ctrl-C
         print(text, file=sys.stderr, flush=True)
-
-
-@dataclasses.dataclass(frozen=True)
-class Policy:
-    """A trained policy: observations in, actions out."""
-
-    network: ActorCritic
-    env: Environment
-
-    def act(self, observation: object, *, greedy: bool = False, seed: int | None = None) -> Any:
-        """An action for one observation, as the environment takes it: the likeliest, or a sample.
-
-        With a `seed` the sample is a function of it; otherwise each call draws from the policy's own stream.
-        """
-        if seed is not None and not (isinstance(seed, int) and seed >= 0):
-            raise ConfigError(f"seed must be an integer of at least 0, got {seed!r}")
-        return self._act([observation], self._rng if seed is None else np.random.default_rng(seed), greedy)[0]
-
-    def predict(
-        self, observation: object, state: object = None, episode_start: object = None, deterministic: bool = False
-    ) -> tuple[Any, Any]:
-        """An action for one observation, or one for each of many, and `state` as it was given.
-
-        This is the interface that Stable-Baselines3's `evaluate_policy` and callbacks expect. A batch of observations
-        has one more axis, in each part of a Dict or Tuple.
-        """
-        del episode_start  # policies here keep no memory
-        single = self.env.single_observation if isinstance(self.env, HostEnvironment) else self.env.observation_space
-        count = number_of(observation, single)
-        if count is None:
-            return self._act([observation], self._rng, deterministic)[0], state
-        seen = [entry_of(observation, index) for index in range(count)]
-        return np.stack(self._act(seen, self._rng, deterministic)), state
-
-    def _act(self, observations: Sequence[object], rng: np.random.Generator, greedy: bool) -> list[Any]:
-        seen_space, space = self.env.observation_space, self.env.action_space
-        encode = self.env.encode if isinstance(self.env, HostEnvironment) else np.asarray
-        seen = [encode(one) for one in observations]
-        for one in seen:
-            if np.shape(one) != seen_space.shape:
-                raise ConfigError(f"an observation must have shape {seen_space.shape}, got {np.shape(one)}")
-        outputs = self._actor(np.stack([np.asarray(one, seen_space.dtype) for one in seen]))
-        actions = choose(space, outputs, draw(rng, space, 1, len(seen)).noise[0], greedy=greedy)
-        if isinstance(self.env, HostEnvironment):
-            return [self.env.decode(action) for action in actions]
-        return list(np.clip(actions, space.low, space.high) if isinstance(space, Box) else actions)
-
-    @functools.cached_property
-    def _actor(self) -> Actor:
-        return Actor(self.network)
-
-    @functools.cached_property
-    def _rng(self) -> np.random.Generator:
-        return np.random.default_rng(0)
-
-
-def number_of(observation: Any, space: Any) -> int | None:
-    """The number of observations in a batch; None: a single one, without a batch axis."""
-    if isinstance(observation, Mapping):
-        key = next(iter(observation))
-        return number_of(observation[key], space[key])
-    if isinstance(observation, tuple) and not isinstance(getattr(space, "shape", None), tuple):
-        return number_of(observation[0], space[0])
-    shape = np.shape(observation)
-    return shape[0] if len(shape) == len(space.shape or ()) + 1 else None
-
-
-def entry_of(observations: Any, index: int) -> Any:
-    """One observation of a batch."""
-    if isinstance(observations, Mapping):
-        return {key: entry_of(part, index) for key, part in observations.items()}
-    if isinstance(observations, tuple):
-        return tuple(entry_of(part, index) for part in observations)
-    return observations[index]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -333,6 +268,47 @@ class Run:
                 raise NonFinite(f"seed {seed}: the evaluation contains a non-finite reward or observation")
         steps = sum(int(seen.env_steps) for seen in visits)
         return Evaluation(np.stack([seen.returns for seen in visits]), steps, tuple(seeds))
+
+    @property
+    def verdict(self) -> Verdict:
+        """What came out, in sentences, and a command to try next."""
+        return verdict(read_run(self.path))
+
+    def report(self, out: str | os.PathLike[str] | None = None) -> Path:
+        """Write the report as one HTML page, by default report.html in the run folder; its path."""
+        return write_report([self.path], out)[0]
+
+    def video(
+        self,
+        out: str | os.PathLike[str] = "video.gif",
+        *,
+        seed: int | None = None,
+        best: bool = False,
+        episodes: int = 1,
+        greedy: bool = False,
+        fps: float = 15.0,
+        max_frames: int = 600,
+    ) -> Path:
+        """Record episodes of a seed's policy as a .gif, or an .mp4 with the extra `video`; the path."""
+        return load(VIDEO)(self, Path(out), seed, best, episodes, greedy, fps, max_frames)
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Copy the run folder, which is always complete, to a new place; its path."""
+        target = Path(path).absolute()
+        if exists(target):
+            raise FolderTaken(f"{target} is there already; choose another name")
+        shutil.copytree(self.path, target, ignore=shutil.ignore_patterns(LOCK))
+        return target
+
+    def __repr__(self) -> str:
+        seeds, what = len(self.config.seed_list), "finished" if self.is_finished else "not finished"
+        named = f"{self.config.algo} on {self.config.env}, {seeds} seed{'s' * (seeds != 1)}"
+        returns = [f"{value:.4g}" for value in self.summary["final_return"][:5] if value is not None]
+        earned = f", final return {', '.join(returns)}{', ...' * (seeds > 5)}" if returns else ""
+        return f"<pcpg.Run {str(self.path)!r}: {named}, {what}{earned}>"
+
+    def __getattr__(self, name: str) -> Any:
+        raise missing("a run", name, OF_A_RUN, [one for one in dir(type(self)) if not one.startswith("_")])
 
     def _policies(self, kind: str) -> list[Policy]:
         with self.given.used(self.folder):

@@ -10,7 +10,12 @@ from pcpg.algorithms import ENDS, Shown
 from pcpg.envs import make
 from pcpg.reports.page import final_return, overview_row
 from pcpg.reports.read import RunData
-from pcpg.reports.verdict import lines, verdict
+from pcpg.reports.verdict import verdict
+
+
+def lines(run: RunData) -> list[str]:
+    """The verdict as lines of a terminal."""
+    return str(verdict(run)).splitlines()
 
 
 def run_of(

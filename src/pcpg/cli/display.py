@@ -18,16 +18,12 @@ from rich.text import Text
 
 from pcpg.runs.folder import RunFolder
 from pcpg.runs.metrics import read_metrics
-from pcpg.training.display import duration, printable, say
+from pcpg.training.display import printable, say
 
 if typing.TYPE_CHECKING:
-    from pathlib import Path
-
-    from pcpg.algorithms import Cost
     from pcpg.api import Evaluation, Run
     from pcpg.envs.registry import EnvironmentSpec
     from pcpg.reports.visits import CoverVisits
-    from pcpg.run_config import RunConfig
     from pcpg.runs.verify import Checked
 
 STOPPED = 130
@@ -192,46 +188,3 @@ def envs_table(entries: Iterable["EnvironmentSpec"]) -> Table:
         facts.add_row("actions", entry.action_space)
         table.add_row(entry.id, Group(entry.summary, facts))
     return table
-
-
-def plan(config: "RunConfig", path: "Path") -> list[str]:
-    """The environment, if it is another library's; the result of a look; the schedule and its cost."""
-    from pcpg.envs.adapters.names import is_adapted
-
-    env, lines = config.make_env(), []
-    if is_adapted(config.env):
-        given = {name: value for name, value in config.env_options.items() if name not in ("num_envs", "workers")}
-        options = ", ".join(f"{name} {value}" for name, value in given.items() if value or name != "max_steps")
-        spaces = f"observations {env.observation_space}, actions {env.action_space}"
-        said = f" ({options})" if options else ""
-        lines.append(f"{config.env}{said}: {spaces}, up to {env.max_steps} steps per episode")
-    lines += [*config.looked["saw"], *filter(None, [config.looked["chose"]])] if config.looked else []
-    features = f"features {config.features}, " if config.agent.takes_features else ""
-    cost = config.agent.cost(env, config.limits)
-    parts = [f"plan: {features}{cost.words}; {in_words(cost, config)}", f"all settings: {path / 'config.json'}"]
-    return [*lines, "; ".join(parts)]
-
-
-def in_words(cost: "Cost", config: "RunConfig") -> str:
-    """The cost of a run, as far as known before the first round."""
-    from pcpg.budget import UNLIMITED
-
-    limits, parts = config.limits, []
-    most = limits.steps or cost.most_steps
-    if most < UNLIMITED:
-        each = f" (a round: up to {short(cost.round_steps)})" if cost.round_steps else ""
-        parts.append(f"{'about' if limits.steps or cost.is_estimate else 'at most'} {short(most)} steps per seed{each}")
-    if limits.seconds:
-        parts.append(f"{duration(limits.seconds)} in total")
-    if limits.until is not None:
-        parts.append(f"a seed stops at a return of {limits.until:g}")
-    return ", ".join(parts)
-
-
-def short(number: int) -> str:
-    """A number of steps as people write it: 950, 12k, 2.5M."""
-    for unit, scale in (("B", 10**9), ("M", 10**6), ("k", 10**3)):
-        if number >= scale:
-            value = number / scale
-            return f"{value:.1f}".rstrip("0").rstrip(".") + unit if value < 100 else f"{value:.0f}{unit}"
-    return str(number)

@@ -11,6 +11,7 @@ from types import NoneType
 from typing import Annotated, Any, Literal, NamedTuple
 
 from pcpg.config import alternatives, entries_of, from_plain, item_kinds, meant, read_words, value_in
+from pcpg.elsewhere import flag_elsewhere
 
 HELP = ("-h", "--help")
 
@@ -210,7 +211,8 @@ def _advice(unknown: Sequence[str], flags: Sequence[Flag]) -> str:
     paths, said = {flag.path: flag.name for flag in flags}, ""
     for word in (word.partition("=")[0] for word in unknown if is_flag(word)):
         near = meant(word.removeprefix("--").replace("-", "_"), paths)
-        said += f"; did you mean {paths[near]} for {word}?" if near else ""
+        known = flag_elsewhere(word.removeprefix("--").replace("-", "_")) if near not in paths else None
+        said += f"; did you mean {paths[near]} for {word}?" if near else f"; here: {known}" if known else ""
     return said
 
 

@@ -32,7 +32,7 @@ from pcpg.cli.train_flags import TrainFlags, env_options, environment_part, read
 from pcpg.runs.errors import DiskFull, FolderInUse, FolderTaken
 from pcpg.runs.folder import RunFolder
 from pcpg.runs.loggers import check_loggers
-from pcpg.training.display import Display, say, title_of
+from pcpg.training.display import Display, plan, say, title_of
 
 if typing.TYPE_CHECKING:
     from pcpg.run_config import RunConfig
@@ -51,7 +51,6 @@ def train(arguments: list[str], console: Console) -> int:
 
 
 def _train_here(config: "RunConfig", flags: TrainFlags, console: Console, here: Path) -> int:
-    from pcpg.cli.display import plan
     from pcpg.engine.program import on_devices
 
     with on_devices(flags.devices):
@@ -156,14 +155,6 @@ def exploit(arguments: list[str], console: Console) -> int:
     return train_folder(started, console, flags.json, flags.log, trust=True)
 
 
-def verdict_of(folder: RunFolder) -> list[str]:
-    """The verdict on a finished run, and the next step."""
-    from pcpg.reports.read import read_run
-    from pcpg.reports.verdict import lines
-
-    return lines(read_run(folder.path))
-
-
 def start_in(out: str, config: "RunConfig", kind: str = "", here: Path | None = None) -> RunFolder:
     """Start a run in the folder `out`, or in the first free one of runs/ENV-ALGO-1, -2, ... (or ENV-KIND-1, ...).
 
@@ -225,8 +216,10 @@ def _tell_result(folder: RunFolder, trained: "Trained", console: Console, as_jso
     summary = folder.read_summary()
     out = answer(console, as_json)
     out.print(result_table(folder))
-    for line in verdict_of(folder):
-        say(out, line)
+    with loading(console):
+        from pcpg.reports.read import read_run
+        from pcpg.reports.verdict import verdict
+    say(out, str(verdict(read_run(folder.path))))
     say(out, f"run folder: {folder.name}")
     result = {
         "run": folder.name,

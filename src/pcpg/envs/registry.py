@@ -6,7 +6,16 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from pcpg.config import nearest
-from pcpg.envs.adapters.names import ADAPTERS, GYMNASIUM, adapter_options, gymnasium_package, is_adapted, make_adapted
+from pcpg.envs.adapters.from_module import sources
+from pcpg.envs.adapters.names import (
+    ADAPTERS,
+    GYMNASIUM,
+    adapter_options,
+    arguments_of,
+    gymnasium_package,
+    is_adapted,
+    make_adapted,
+)
 from pcpg.envs.functions import load
 from pcpg.envs.options import InvalidOption, Option, check_options, options_of
 from pcpg.envs.protocol import Environment
@@ -120,8 +129,7 @@ def known_as(env: object) -> tuple[str, dict[str, object]] | None:
         return None
     for env_id, entry in _ENTRIES.items():
         if entry.constructor is kind:
-            is_made = dataclasses.is_dataclass(env) and not isinstance(env, type)
-            fields = dataclasses.fields(env) if is_made else ()
+            fields = dataclasses.fields(env) if dataclasses.is_dataclass(env) and env is not kind else ()
             return env_id, {field.name: getattr(env, field.name) for field in fields if field.init}
     name = kind.__name__
     raise UnknownEnvironment(
@@ -146,6 +154,13 @@ def spec(env_id: str | None = None) -> tuple[EnvironmentSpec, ...]:
     return tuple(_describe(name, entry) for name, entry in entries.items())
 
 
+def declared_options(env_id: str) -> list[str]:
+    """The names of options that an environment says it has; those that only some wrapper takes are not among them."""
+    if is_adapted(env_id):
+        return [*adapter_options(env_id), *arguments_of(env_id)]
+    return [option.name for option in options_of(_entry(env_id).constructor)]
+
+
 def complete_options(env_id: str, options: Mapping[str, object]) -> dict[str, object]:
     """The options of an environment with the defaults of all that are not given."""
     if is_adapted(env_id):
@@ -166,7 +181,7 @@ def _entry(env_id: str) -> Entry:
 def _meant(env_id: str) -> str | None:
     """The likely meaning of an unknown id: one of Gymnasium's without its prefix, or the nearest of ours."""
     before, colon, name = env_id.rpartition(":")
-    if colon and not any(before.startswith(known) for known in ADAPTERS) and re.fullmatch(r".+-v\d+", name):
+    if colon and before not in ADAPTERS and sources(before) and re.fullmatch(r".+-v\d+", name):
         return f"gymnasium:{env_id}"  # registered in a module of that name
     ours = nearest(env_id, _ENTRIES, cutoff=0.8)
     if ours is not None:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from pcpg.envs.spaces import Box, Discrete, MultiDiscrete, Space
-from pcpg.kernel.landmarks import Encoder, Landmarks, Shares, averages, seen_as, shares_of
+from pcpg.kernel.landmarks import SHARP, Encoder, Landmarks, Shares, averages, seen_as, shares_of
 from pcpg.kernel.pairs import pair_bonuses
 from pcpg.policies.distributions import Distribution, categorical
 from pcpg.shapes import Array, Float, Int, Scalar, Shaped
@@ -45,6 +45,15 @@ class GreedyPolicy(eqx.Module):
     def outputs(self, observations: Shaped[Array, "..."]) -> Float[jax.Array, "*batch parameters"]:
         """Parameters of the environment's action distribution, for observations [*batch, ...]."""
         return self.outputs_and_value(observations)[0]
+
+    def portable(self) -> dict[str, np.ndarray]:
+        """The arrays of its action, for programs without JAX."""
+        if self.landmarks.encoder is not None:
+            raise ValueError("learned features cannot be written for other programs yet")
+        count = int(self.landmarks.count)
+        found = {"scale": self.landmarks.inverse_scale, "places": np.asarray(self.landmarks.places)[:count]}
+        found |= {"w": np.asarray(self.w)[:, :count], "choices": self.choices, "sharpness": 0.5 * SHARP**2}
+        return {name: np.asarray(array, np.float32) for name, array in found.items()}
 
     def outputs_and_value(
         self, observations: Shaped[Array, "..."]

@@ -108,6 +108,17 @@ class ActorCritic(eqx.Module):
         hidden_critic = hidden if self.critic_body is None else self.critic_body(observations)
         return self._head(hidden), self.critic_head(hidden_critic)[..., 0]
 
+    def portable(self) -> dict[str, np.ndarray]:
+        """The arrays of the likeliest action, for programs without JAX: layers, and the scale of observations."""
+        if not isinstance(self.actor_body, Body) or isinstance(self.actor_body.layers[0], Conv):
+            raise ValueError("only plain layers can be written for other programs, no convolutions or own networks")
+        seen = None if self.normaliser is None else self.normaliser.observations
+        arrays = {} if seen is None else {"mean": seen.mean, "scale": 1 / np.sqrt(np.asarray(seen.variance) + 1e-8)}
+        layers = [*self.actor_body.layers, self.actor_head]
+        arrays |= {f"w{index}": layer.weight for index, layer in enumerate(layers)}
+        arrays |= {f"b{index}": layer.bias for index, layer in enumerate(layers)}
+        return {name: np.asarray(array) for name, array in arrays.items()} | {"layers": np.array(len(layers))}
+
     def _seen(self, observations: Array) -> Array:
         return observations if self.normaliser is None else self.normaliser.seen(observations)
 

@@ -28,6 +28,10 @@ class Verdict(NamedTuple):
     advice: str
     command: str
 
+    def __str__(self) -> str:
+        ahead = [f"Next: {self.advice}: {self.command}"] if self.command else []
+        return "\n".join([*self.said, *ahead])
+
 
 def verdict(run: RunData) -> Verdict:
     """What the files of a run say about it."""
@@ -35,13 +39,6 @@ def verdict(run: RunData) -> Verdict:
         return Verdict([], "", "")
     parts = (_result(run), _reward(run), _reach(run), _end(run), _certainty(run))
     return Verdict([said for said in parts if said], *_next(run))
-
-
-def lines(run: RunData) -> list[str]:
-    """The verdict as lines of a terminal."""
-    found = verdict(run)
-    ahead = [f"Next: {found.advice}: {found.command}"] if found.command else []
-    return [*found.said, *ahead]
 
 
 # The result.

@@ -4,10 +4,14 @@ What needs JAX is imported for its types alone: this module loads at once.
 """
 
 import contextlib
+import functools
+import logging
 import select
+import sys
 import time
 import typing
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import IO, Any
 
 from rich.console import Console, Group, RenderableType
@@ -17,10 +21,30 @@ from rich.table import Table
 from rich.text import Text
 
 if typing.TYPE_CHECKING:
+    from pcpg.algorithms import Cost
+    from pcpg.run_config import RunConfig
     from pcpg.training.loop import Progress
 
 QUIET_SECONDS = 10.0
 """Shortest time between two lines where the output is not a terminal."""
+LOG = logging.getLogger("pcpg")
+"""What the library says from Python: on stderr, unless the program has set up logging."""
+
+
+class _Stderr(logging.StreamHandler[typing.TextIO]):
+    """Writes to what is stderr now; notebooks and tests replace it."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.stream = sys.stderr
+        super().emit(record)
+
+
+def tell(text: str) -> None:
+    """Say a line from Python."""
+    if not LOG.handlers and not logging.getLogger().handlers:
+        LOG.addHandler(_Stderr())
+        LOG.setLevel(logging.INFO)
+    LOG.info(printable(text))
 
 
 def say(console: Console, text: str, style: str | None = None) -> None:
@@ -54,8 +78,9 @@ def reader_has_gone(stream: IO[str]) -> bool:
 class Display:
     """Live progress of a run: rounds and the newest numbers; plain lines without a terminal."""
 
-    def __init__(self, console: Console, title: str) -> None:
+    def __init__(self, console: Console, title: str, line: Callable[[str], None] | None = None) -> None:
         self.console, self.title = console, printable(title)
+        self.line = line or functools.partial(say, console)
         self.began = time.monotonic()
         self.progress: Progress | None = None
         self.last_line: float | None = None
@@ -64,13 +89,12 @@ class Display:
 
     @staticmethod
     @contextlib.contextmanager
-    def on_stderr(title: str, wanted: bool | None) -> Iterator["Display | None"]:
-        """The progress of a run from Python; None: shown where stderr is a terminal."""
-        console = Console(stderr=True)
-        if not (console.is_terminal if wanted is None else wanted):
+    def on_stderr(title: str, wanted: bool) -> Iterator["Display | None"]:
+        """The progress of a run from Python: live in a terminal, else as lines of the log; None: not wanted."""
+        if not wanted:
             yield None
             return
-        with Display(console, title) as display:
+        with Display(Console(stderr=True), title, tell) as display:
             yield display
 
     def __enter__(self) -> "Display":
@@ -94,7 +118,7 @@ class Display:
         is_due = self.last_line is None or now - self.last_line > QUIET_SECONDS
         if not self.console.is_terminal and is_due and (progress.records or not progress.compiled):
             self.last_line = now
-            say(self.console, f"{self.title}: {summary_line(progress)}")
+            self.line(f"{self.title}: {summary_line(progress)}")
 
     def _draw(self) -> RenderableType:
         progress = self.progress
@@ -184,3 +208,46 @@ def clock_time(seconds: float) -> str:
     minutes, seconds = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"
+
+
+def plan(config: "RunConfig", path: Path) -> list[str]:
+    """The environment, if it is another library's; the result of a look; the schedule and its cost."""
+    from pcpg.envs.adapters.names import is_adapted
+
+    env, lines = config.make_env(), []
+    if is_adapted(config.env):
+        given = {name: value for name, value in config.env_options.items() if name not in ("num_envs", "workers")}
+        options = ", ".join(f"{name} {value}" for name, value in given.items() if value or name != "max_steps")
+        spaces = f"observations {env.observation_space}, actions {env.action_space}"
+        said = f" ({options})" if options else ""
+        lines.append(f"{config.env}{said}: {spaces}, up to {env.max_steps} steps per episode")
+    lines += [*config.looked["saw"], *filter(None, [config.looked["chose"]])] if config.looked else []
+    features = f"features {config.features}, " if config.agent.takes_features else ""
+    cost = config.agent.cost(env, config.limits)
+    parts = [f"plan: {features}{cost.words}; {in_words(cost, config)}", f"all settings: {path / 'config.json'}"]
+    return [*lines, "; ".join(parts)]
+
+
+def in_words(cost: "Cost", config: "RunConfig") -> str:
+    """The cost of a run, as far as known before the first round."""
+    from pcpg.budget import UNLIMITED
+
+    limits, parts = config.limits, []
+    most = limits.steps or cost.most_steps
+    if most < UNLIMITED:
+        each = f" (a round: up to {short(cost.round_steps)})" if cost.round_steps else ""
+        parts.append(f"{'about' if limits.steps or cost.is_estimate else 'at most'} {short(most)} steps per seed{each}")
+    if limits.seconds:
+        parts.append(f"{duration(limits.seconds)} in total")
+    if limits.until is not None:
+        parts.append(f"a seed stops at a return of {limits.until:g}")
+    return ", ".join(parts)
+
+
+def short(number: int) -> str:
+    """A number of steps as people write it: 950, 12k, 2.5M."""
+    for unit, scale in (("B", 10**9), ("M", 10**6), ("k", 10**3)):
+        if number >= scale:
+            value = number / scale
+            return f"{value:.1f}".rstrip("0").rstrip(".") + unit if value < 100 else f"{value:.0f}{unit}"
+    return str(number)

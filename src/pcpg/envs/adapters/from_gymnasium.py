@@ -17,6 +17,7 @@ from gymnasium.envs.registration import load_env_creator
 from gymnasium.vector import VectorEnv
 
 from pcpg.config import nearest
+from pcpg.envs.adapters.from_module import arguments
 from pcpg.envs.adapters.names import gymnasium_package, players_elsewhere
 from pcpg.envs.adapters.players import PlainPlayers, VectorPlayers, ended, is_alive
 from pcpg.envs.adapters.workers import WorkerPlayers
@@ -175,10 +176,22 @@ def gymnasium_env(name: str, options: Mapping[str, Any]) -> Any:
     return made
 
 
+def arguments_of(name: str) -> list[str]:
+    """The arguments of what makes the environment of an id, as far as they are known before it is made."""
+    try:
+        return arguments(_creator(name))
+    except ImportError:
+        return []
+
+
+def _creator(name: str) -> Any:
+    entry: Any = getattr(gymnasium.registry.get(name), "entry_point", None)
+    return load_env_creator(entry) if isinstance(entry, str) else entry
+
+
 def _check_render_mode(name: str, mode: str) -> None:
     """Refuse a render mode that an environment with declared modes does not have."""
-    entry: Any = getattr(gymnasium.registry.get(name), "entry_point", None)
-    creator = load_env_creator(entry) if isinstance(entry, str) else entry
+    creator = _creator(name)
     known = [str(one) for one in (getattr(creator, "metadata", None) or {}).get("render_modes") or ()]
     # Gymnasium itself makes these two of others.
     made = [f"{one}_list" for one in known] + (["human"] if "rgb_array" in known else [])

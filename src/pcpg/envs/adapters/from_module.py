@@ -40,17 +40,31 @@ class Copies:
 
 def module_env(name: str, options: Mapping[str, Any]) -> Any:
     """The environment that the class or function MODULE:NAME makes, or a copy of the one of that name."""
+    make = maker_in(name)
+    check_arguments(make, options, Path(name).name)
+    return make(**options)
+
+
+def maker_in(name: str) -> Callable[..., Any]:
+    """The class or function MODULE:NAME; what copies it, where it is an environment itself."""
     where, _, path = name.rpartition(":")
     found: Any = module_of(where)
-    where = where if Path(where).suffix != ".py" else Path(where).name  # it is absolute here
+    where = Path(where).name if where.endswith(".py") else where  # of a path the end is enough
     for part in path.split("."):
         if not hasattr(found, part):
             hint = nearest(part, [one for one in vars(found) if not one.startswith("_")], cutoff=0.6)
             raise InvalidOption(f"{where} has no {part!r}" + (f"; did you mean {where}:{hint}?" if hint else ""))
         found = getattr(found, part)
-    make = found if callable(found) else Copies(found)
-    check_arguments(make, options, f"{where}:{path}")
-    return make(**options)
+    return found if callable(found) else Copies(found)
+
+
+def arguments(make: Callable[..., Any] | None) -> list[str]:
+    """The names of the arguments of a maker, as far as it names them."""
+    try:
+        found = inspect.signature(make).parameters.values() if make is not None else ()
+    except (TypeError, ValueError):  # of a builtin
+        return []
+    return [one.name for one in found if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)]
 
 
 def check_arguments(make: Callable[..., Any], options: Mapping[str, Any], name: str) -> None:
@@ -59,7 +73,7 @@ def check_arguments(make: Callable[..., Any], options: Mapping[str, Any], name: 
         signature = inspect.signature(make)
     except (TypeError, ValueError):  # of a builtin
         return
-    taken = [one.name for one in signature.parameters.values() if one.kind not in (one.VAR_KEYWORD, one.VAR_POSITIONAL)]
+    taken = arguments(make)
     try:
         signature.bind(**options)
     except TypeError as error:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pcpg.envs.adapters.from_module import Copies, check_arguments, sources
+from pcpg.envs.adapters.from_module import Copies, arguments, check_arguments, maker_in, sources
 from pcpg.envs.functions import Functions, load
 from pcpg.envs.options import InvalidOption
 from pcpg.envs.protocol import Environment
@@ -194,6 +194,18 @@ def _maker_of(made: object) -> Callable[..., object]:
 def adapter_options(env_id: str) -> dict[str, Any]:
     """The options that every environment of this kind has, with their defaults."""
     return OURS | OWN.get(env_id, {}) if is_on_host(env_id) else {}
+
+
+def arguments_of(env_id: str) -> list[str]:
+    """The names of arguments that the function or class behind an id has; empty where it cannot be told."""
+    if is_own_function(env_id):
+        return arguments(_FUNCTIONS.find(env_id))
+    adapter, name = split_id(env_id)
+    if adapter is MODULE:
+        return arguments(maker_in(name))
+    if adapter is ADAPTERS["gymnasium"]:
+        return load("pcpg.envs.adapters.from_gymnasium:arguments_of")(name)
+    return []
 
 
 @dataclasses.dataclass(frozen=True)
