@@ -224,7 +224,7 @@ COMMANDS: dict[str, Command] = {
 def _say_error(console: Console, kind: str, text: str) -> None:
     with contextlib.suppress(OSError, ValueError, SystemExit):  # stderr may be gone
         said = escape(printable(text))
-        console.print(f"[bold red]{escape(kind)}:[/] {said}", highlight=False, soft_wrap=True)
+        console.print(f"[bold red]{escape(kind)}:[/] {said}", emoji=False, highlight=False, soft_wrap=True)
 
 
 def _print_help() -> None:

@@ -50,7 +50,7 @@ def tell(text: str) -> None:
 def say(console: Console, text: str, style: str | None = None) -> None:
     """Print a line without highlighting, wrapping or markup; a closed pipe is ignored."""
     try:
-        console.print(printable(text), style=style, markup=False, highlight=False, soft_wrap=True)
+        console.print(printable(text), style=style, markup=False, emoji=False, highlight=False, soft_wrap=True)
     except (OSError, SystemExit):  # the second is Rich's way to tell of a closed pipe
         # Training continues without its screen: a closed pipe or a full disk behind it is no reason to stop.
         if not console.stderr and not reader_has_gone(console.file):
