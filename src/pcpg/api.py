@@ -298,7 +298,7 @@ def _train(
     # Python's own way: the notices are warnings, and Ctrl-C is a KeyboardInterrupt, after the checkpoint.
     with (
         given.used(folder),
-        Display.on_stderr(title_of(folder.config), not quiet if progress is None else progress) as display,
+        Display.of_python(title_of(folder.config), progress, quiet) as display,
     ):
         watching = [*observers, *([display] if display else [])]
 

@@ -89,12 +89,12 @@ class Display:
 
     @staticmethod
     @contextlib.contextmanager
-    def on_stderr(title: str, wanted: bool) -> Iterator["Display | None"]:
-        """The progress of a run from Python: live in a terminal, else as lines of the log; None: not wanted."""
-        if not wanted:
+    def of_python(title: str, wanted: bool | None, quiet: bool) -> Iterator["Display | None"]:
+        """The progress of a run from Python: live in a terminal, else lines of the log, or on stderr where wanted."""
+        if wanted is False or (quiet and wanted is None):
             yield None
             return
-        with Display(Console(stderr=True), title, tell) as display:
+        with Display(Console(stderr=True), title, None if wanted else tell) as display:
             yield display
 
     def __enter__(self) -> "Display":
