@@ -46,7 +46,7 @@ WRONG_CALLS = [
 ]
 
 
-@pytest.mark.parametrize(("arguments", "said"), WRONG_CALLS, ids=lambda one: str(one)[:40])
+@pytest.mark.parametrize(("arguments", "said"), WRONG_CALLS, ids=[said[:40] for _, said in WRONG_CALLS])
 def test_a_call_in_the_words_of_another_library_gets_one_line_with_ours(
     arguments: dict[str, Any], said: str, tmp_path: Path
 ) -> None:
@@ -74,7 +74,7 @@ WRONG_COMMANDS = [
 ]
 
 
-@pytest.mark.parametrize(("words", "said"), WRONG_COMMANDS, ids=lambda one: str(one)[:40])
+@pytest.mark.parametrize(("words", "said"), WRONG_COMMANDS, ids=[" ".join(words)[:40] for words, _ in WRONG_COMMANDS])
 def test_a_command_in_the_words_of_another_library_gets_one_line_with_ours(
     words: list[str], said: str, cli: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
