@@ -14,6 +14,7 @@ from pcpg_theory.learners.optimistic_policy import OPPO, POMD
 from pcpg_theory.learners.pcpg import PCPG, theorem_settings
 from pcpg_theory.learners.policy_optimisation import CPI, MDMPI, NPG, PSDP, Reinforce
 from pcpg_theory.learners.q_learning import UCBQ, AggregatedQ, DelayedQ, EpsilonGreedyQ
+from pcpg_theory.learners.rf_express import RFExpress
 from pcpg_theory.learners.thompson import PSRL, RLSVI, OptimisticPSRL
 
 POLYNOMIAL = (
@@ -97,8 +98,10 @@ BESIDE: dict[str, Comparator] = {
     "icm": Comparator("ICM's prediction error", partial(Curious, kind="icm"), "own", "Pathak et al. 2017"),
     "rnd": Comparator("RND's prediction error", partial(Curious, kind="rnd"), "own", "Burda et al. 2018"),
     "homer": Comparator("HOMER", HOMER, "own", "Misra, Henaff, Krishnamurthy and Langford 2020"),
+    "rf-express": Comparator("RF-Express", RFExpress, "own", "Menard et al. 2021", RFExpress),
 }
-"""Bonuses without a guarantee, and HOMER, of block MDPs: `pcpg theory compare` runs them too, the table does not."""
+"""Bonuses without a guarantee, HOMER, of block MDPs, and exploration without reward: `pcpg theory compare` runs them
+too, the table does not."""
 
 
 def current_name(name: str) -> str:
