@@ -6,6 +6,7 @@ EXPERIMENTS = {
     "environments": "pcpg_lab.claims.environments:CLAIM",
     "unseen": "pcpg_lab.claims.unseen:CLAIM",
     "levels": "pcpg_lab.claims.levels:CLAIM",
+    "control": "pcpg_lab.claims.control:CLAIM",
     "maze": "pcpg_lab.claims.maze:CLAIM",
     "mountaincar": "pcpg_lab.claims.mountaincar:CLAIM",
     "table1": "pcpg_lab.table1.command:ReproduceTable1",

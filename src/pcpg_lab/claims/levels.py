@@ -19,7 +19,16 @@ from pcpg.reports.figures import new_figure
 from pcpg.run_config import RunConfig
 from pcpg_lab.claims import harness
 from pcpg_lab.claims.harness import Cell, Claim, each
-from pcpg_lab.claims.records import Columns, Figures, Record, Scale, refuse_unknown, share_solved, share_text
+from pcpg_lab.claims.records import (
+    Columns,
+    Figures,
+    Record,
+    Scale,
+    joined,
+    refuse_unknown,
+    share_solved,
+    share_text,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -163,20 +172,7 @@ def solved_at(record: Record) -> list[float | None]:
 
 def merged(records: list[Record]) -> list[Record]:
     """The cells of one level and arm put together."""
-    groups: dict[tuple[str, str, int], list[Record]] = {}
-    for record in records:
-        groups.setdefault((record["level"], record["arm"], record["steps"]), []).append(record)
-    return [_joined(parts) for parts in groups.values()]
-
-
-def _joined(parts: list[Record]) -> Record:
-    lists = {
-        name: [value for part in parts for value in part[name]] for name in ("seeds", "greedy_return", "env_steps")
-    }
-    history = {seed: rows for part in parts for seed, rows in part["history"].items()}
-    command = parts[0]["command"].partition(" --seeds")[0]
-    command += f" --seeds {len(lists['seeds'])} --seed {min(lists['seeds'])}"
-    return parts[0] | lists | {"history": history, "seconds": sum(p["seconds"] for p in parts), "command": command}
+    return joined(records, ("level", "arm", "steps"))
 
 
 def _row(record: Record) -> Record:

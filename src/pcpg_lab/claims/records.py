@@ -84,6 +84,24 @@ def provenance(record: Record) -> Record:
     return {name: record[name] for name in PROVENANCE}
 
 
+def joined(records: list[Record], by: Sequence[str]) -> list[Record]:
+    """Records of single seeds put together where these entries are the same."""
+    groups: dict[tuple[Any, ...], list[Record]] = {}
+    for record in records:
+        groups.setdefault(tuple(record[name] for name in by), []).append(record)
+    return [_as_one(parts) for parts in groups.values()]
+
+
+def _as_one(parts: list[Record]) -> Record:
+    lists = {
+        name: [value for part in parts for value in part[name]] for name in ("seeds", "greedy_return", "env_steps")
+    }
+    history = {seed: rows for part in parts for seed, rows in part["history"].items()}
+    command = parts[0]["command"].partition(" --seeds")[0]
+    command += f" --seeds {len(lists['seeds'])} --seed {min(lists['seeds'])}"
+    return parts[0] | lists | {"history": history, "seconds": sum(p["seconds"] for p in parts), "command": command}
+
+
 def share_solved(successes: int, seeds: int) -> Record:
     """How many seeds are solved, with the Wilson interval of their share."""
     share = wilson(successes, seeds)
