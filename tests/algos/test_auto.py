@@ -39,6 +39,7 @@ CARTPOLE = Look(
     by_action=1.0,
     good=0.9,
     return_error=1.0,
+    again=0.0,
 )
 
 
@@ -68,7 +69,8 @@ class Pixels(gymnasium.Env[Any, Any]):
 
 
 UNPAID: dict[str, Any] = {"good": 0.0, "returns": (-200.0, -200.0, -200.0), "return_error": 0.0}
-GRID: dict[str, Any] = {"shape": (147,), "kind": "zeros and ones", "observed": (0.0, 1.0)}
+GRID: dict[str, Any] = {"shape": (147,), "kind": "zeros and ones", "observed": (0.0, 1.0), "layout": 20.0}
+PICTURE: dict[str, Any] = {"shape": (64, 64, 3), "kind": "image", "observed": (0.0, 255.0)}
 
 
 @pytest.mark.parametrize(
@@ -77,14 +79,20 @@ GRID: dict[str, Any] = {"shape": (147,), "kind": "zeros and ones", "observed": (
         ({}, "pcpg", True),  # it is paid for every step that it lasts
         ({"kind": "one-hot", "shape": (500,), "distinct": 365}, "pcpg-replay", False),
         ({"differs_after_reset": False, "distinct": 60}, "pcpg-replay", False),
-        ({"shape": (2,)} | UNPAID, "pcpg-replay", False),
-        ({"shape": (2,), "noise": (0, 1)} | UNPAID, "pcpg", True),  # nothing lasts
-        ({"shape": (6,)} | UNPAID, "pcpg", True),
-        ({"shape": (6,), "noise": (4,)} | UNPAID, "pcpg", True),
+        ({"distinct": 60, "again": 0.9}, "pcpg-replay", False),  # from other starts to the same places
+        ({"distinct": 60, "again": 0.1} | UNPAID, "pcpg-deep", False),
+        ({"shape": (2,)} | UNPAID, "pcpg-deep", False),
+        ({"shape": (2,), "noise": (0, 1)} | UNPAID, "pcpg-deep", False),  # nothing lasts
+        ({"shape": (100,)} | UNPAID, "pcpg-deep", False),
+        ({"shape": (6,), "noise": (4,)} | UNPAID, "pcpg-deep", False),
         ({"differs_after_reset": False, "distinct": 60, "noise": (3,)}, "pcpg", True),  # what is paid may be for it
-        (GRID | UNPAID, "ppo-e3b", False),
+        (GRID | UNPAID, "ppo-ranked", False),
+        (GRID | UNPAID | {"distinct": 60, "again": 0.9}, "ppo-ranked", False),  # views are alike in all levels
+        (GRID | UNPAID | {"layout": 4.0}, "pcpg-deep", False),  # another start in the same world
         (GRID | {"good": 0.1}, "pcpg", True),
-        (GRID | UNPAID | {"differs_after_reset": False}, "pcpg", True),
+        (GRID | UNPAID | {"differs_after_reset": False}, "pcpg-deep", False),
+        (PICTURE | UNPAID | {"layout": 3000.0}, "ppo-ranked", False),
+        (PICTURE | UNPAID | {"layout": 1000.0}, "pcpg-deep", False),  # something small that starts elsewhere
     ],
 )
 def test_the_first_row_that_fits_decides(seen: dict[str, Any], algo: str, begins_with_reward: bool) -> None:
@@ -103,13 +111,13 @@ def test_noise_beside_what_is_short_or_comes_again_is_ignored(seen: dict[str, An
 
 
 @pytest.mark.parametrize("action_space", [gymnasium.spaces.Box(-1, 1, (8,)), gymnasium.spaces.MultiDiscrete([5] * 6)])
-@pytest.mark.parametrize("seen", [{"kind": "one-hot", "differs_after_reset": False}, {"shape": (2,)}])
+@pytest.mark.parametrize("seen", [{"kind": "one-hot", "differs_after_reset": False}, {"shape": (3,), "noise": (0,)}])
 def test_data_are_not_kept_where_actions_are_too_many_to_compare(action_space: Any, seen: dict[str, Any]) -> None:
     made = type("Made", (Pixels,), {"action_space": action_space, "step": Pixels.idle})
     found = look(make(register_function(made)), most_steps=100)
     assert not found.can_keep and look(make(register_function(Pixels)), most_steps=100).can_keep
     assert choose(CARTPOLE._replace(**seen | UNPAID)).algo == "pcpg-replay"
-    assert choose(CARTPOLE._replace(**seen | UNPAID, can_keep=found.can_keep)).algo == "pcpg"
+    assert choose(CARTPOLE._replace(**seen | UNPAID, can_keep=found.can_keep)).algo == "pcpg-deep"
 
 
 def test_ppo_has_to_beat_random_play_by_three_standard_errors() -> None:
@@ -132,10 +140,9 @@ def test_pictures_that_come_again_are_kept_and_their_task_is_solved_by_the_name_
     assert run.config.algo == "pcpg-replay" and run.evaluate(20).mean_return == [1.0]
 
 
-@pytest.mark.parametrize("seen", [{}, {"good": 0.0}, {"shape": (210, 160, 3), "distinct": 1, "good": 0.0}])
-def test_pictures_that_do_not_or_are_large_are_for_networks_which_scale_them_as_they_are(seen: dict[str, Any]) -> None:
-    pictures = CARTPOLE._replace(kind="image", shape=(64, 64, 3), observed=(0.0, 255.0), differs_after_reset=False)
-    choice = choose(pictures._replace(**seen))
+@pytest.mark.parametrize("seen", [{}, {"shape": (210, 160, 3), "distinct": 1, "good": 0.0}])
+def test_pictures_that_are_paid_or_large_are_for_networks_which_scale_them_as_they_are(seen: dict[str, Any]) -> None:
+    choice = choose(CARTPOLE._replace(**PICTURE | {"differs_after_reset": False} | seen))
     assert choice.algo == "pcpg" and "ppo" not in choice.agent
 
 

@@ -1,15 +1,16 @@
 """The algorithm and settings that a look chooses if only the environment is given.
 
-| seen                                                                 | chosen                                    |
-|----------------------------------------------------------------------|-------------------------------------------|
-| one-hot observations, or ones that repeat in episodes that start in  | `pcpg-replay`                             |
-| the same state                                                       |                                           |
-| random actions find something good in one episode of twenty, or more | `pcpg` that begins with the reward; where |
-|                                                                      | layouts change, it stays with the reward  |
-| at most four entries that are not noise, or observations that repeat | `pcpg-replay`, which ignores the noise    |
-| apart from noise, in episodes that start in the same state           |                                           |
-| long observations that differ after every reset: layouts that change | `ppo-e3b`                                 |
-| all others                                                           | `pcpg` that begins with the reward        |
+| seen                                                                | chosen                                     |
+|---------------------------------------------------------------------|--------------------------------------------|
+| one-hot observations, or ones that repeat from episode to episode   | `pcpg-replay`                              |
+| layouts that differ at every reset, and random actions find         | `pcpg` that stays with the reward          |
+| something good in one episode of twenty, or more                    |                                            |
+| layouts that differ at every reset                                  | `ppo-ranked`                               |
+| random actions find something good in one episode of twenty         | `pcpg` that begins with the reward         |
+| observations that repeat, or have at most four entries, apart from  | `pcpg-replay`, which ignores the noise     |
+| entries of noise                                                    |                                            |
+| pictures of more than 16,384 entries                                | `pcpg` that begins with the reward         |
+| all others: observations that never repeat                          | `pcpg-deep`                                |
 
 The first matching row decides; `pcpg-replay` needs discrete actions, or a grid of actions, with up to 1,024 choices. In
 addition, observations with entries far from 1 in size are normalised. Every choice is a setting of the run and can be
@@ -36,8 +37,10 @@ FEW = 4
 """Maximum number of entries in which a kernel measures distances well."""
 LARGEST = 2**14
 """Entries of an observation, a picture of 64 x 64 among them, that are compared with every landmark in good time."""
-LONG = 16
-"""Entries beyond which an observation may show a layout."""
+AGAIN = 0.5
+"""Share of the steps with an observation of another episode, from which on starts that differ lead to the same places."""
+LAYOUT, LAYOUT_SHARE = 8, 0.15
+"""Entries, or share of a picture, beyond which a first observation that differs from the next shows another layout."""
 PAYS = 0.05
 """Minimum share of random episodes with something good for which a task begins with its reward."""
 SIZES = (0.1, 10.0)
@@ -57,28 +60,34 @@ class Choice(NamedTuple):
 
 def choose(found: Look) -> Choice:
     """The choice that follows from the measurements."""
-    same_start = not found.differs_after_reset and found.entries <= LARGEST
-    repeats = found.kind == "one-hot" or (same_start and found.distinct <= REPEATS * found.env_steps)
+    changes, is_small = _changes(found), found.entries <= LARGEST
+    recurs = not found.differs_after_reset or (found.again >= AGAIN and not changes)
+    repeats = found.kind == "one-hot" or (is_small and recurs and found.distinct <= REPEATS * found.env_steps)
     if repeats and not found.noise and found.can_keep:
         return Choice("pcpg-replay", {}, "observations repeat, so past data can be reused")
-    changes = found.differs_after_reset and found.entries > LONG
     if found.good >= PAYS and changes:
         because = "random actions earn reward, and every reset changes the layout, so no cover could be reused"
         return Choice("pcpg", _first(found, 1.0), because)
+    if changes:
+        because = "every reset changes the layout, so whole episodes are ranked and imitated"
+        return Choice("ppo-ranked", _sizes(found), because)
     if found.good >= PAYS:
         return Choice("pcpg", _first(found, REWARD_FIRST), "random actions earn reward, so the reward comes first")
     lasting = found.entries - len(found.noise)
-    if lasting and (lasting <= FEW or repeats) and found.can_keep:
+    if found.noise and lasting and (lasting <= FEW or repeats) and found.can_keep:
         what = "observations are short" if lasting <= FEW else "observations repeat"
-        ignores = {"replay": {"ignored": found.noise}} if found.noise else {}
-        but = f" apart from {count_of(len(found.noise))} of noise" if found.noise else ""
-        return Choice("pcpg-replay", ignores, f"random actions find nothing good, and {what}{but}")
-    if changes:
-        return Choice(
-            "ppo-e3b", _sizes(found), "every reset changes the layout, so novelty is measured within an episode"
-        )
-    what = f"{count_of(len(found.noise))} of noise" if found.noise else f"observations have {found.entries} entries"
-    return Choice("pcpg", _first(found, REWARD_TRIED), f"{what}, so the reward is tried before a cover is built")
+        because = f"random actions find nothing good, and {what} apart from {count_of(len(found.noise))} of noise"
+        return Choice("pcpg-replay", {"replay": {"ignored": found.noise}}, because)
+    if not is_small:
+        because = f"observations have {found.entries:,} entries, so the reward is tried before a cover is built"
+        return Choice("pcpg", _first(found, REWARD_TRIED), because)
+    return Choice("pcpg-deep", {}, "random actions find nothing good, and observations never repeat")
+
+
+def _changes(found: Look) -> bool:
+    """Whether every reset changes the layout."""
+    least = LAYOUT_SHARE * found.entries if found.kind == "image" else LAYOUT
+    return found.differs_after_reset and found.layout > least
 
 
 def _first(found: Look, share: float) -> Mapping[str, Mapping[str, object]]:

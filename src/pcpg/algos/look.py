@@ -28,6 +28,8 @@ JUMP = 0.8
 """An entry is noise where its squared changes are more than this of what two of its values at any times differ by."""
 MANY = 20
 """Distinct values of an entry, or of rewards, from which on they count as continuous."""
+FAINT = 25
+"""Difference of brightness up to which two pixels look alike."""
 GRID = 5
 """Candidates of a real action, as kept data have them by default."""
 BY_ACTION = 0.9
@@ -58,6 +60,8 @@ class Look(NamedTuple):
     good: float  # share of the episodes that met something good: see `_good`
     return_error: float  # standard error of the mean return
     can_keep: bool = True  # whether actions are few enough, or their grid, to compare all of them: kept data do
+    again: float = 1.0  # share of the steps whose observation, noise left out, was met in another episode too
+    layout: float = 0.0  # entries of few values, or of a picture, in which one first observation differs from the next
 
     @property
     def entries(self) -> int:
@@ -109,7 +113,8 @@ def measured(env: Environment, data: Played | Rollout, seconds: float) -> Look:
     first = np.asarray(data.observations)[0].reshape(alive.shape[1], -1)
     noise = _noise(env, np.asarray(data.observations)[:-1], alive)
     lasting = np.setdiff1d(np.arange(seen.shape[1]), noise)
-    starts = _different(first[:, lasting])
+    starts, _ = _recurring(first[:, lasting], np.arange(len(first)))
+    distinct, again = _recurring(seen[:, lasting], np.nonzero(alive)[1])
     explained = by_action(np.asarray(data.actions)[alive], paid.astype(np.float64))
     return Look(
         episodes=alive.shape[1],
@@ -125,20 +130,36 @@ def measured(env: Environment, data: Played | Rollout, seconds: float) -> Look:
         kind=_kind(env, seen),
         observed=(float(seen.min()), float(seen.max())),
         constant=int(np.sum(np.ptp(seen.astype(np.float64), axis=0) < 1e-12)),
-        distinct=_different(seen[:, lasting]),
+        distinct=distinct,
         first=starts,
         differs_after_reset=starts > 1,
         noise=noise,
         by_action=explained,
         return_error=float(returns.std() / np.sqrt(len(returns))),
         can_keep=can_list(env.action_space, GRID),
+        again=again,
+        layout=_layout(env, seen, first),
         good=_good(np.asarray(data.rewards), np.asarray(data.terminated), alive, explained),
     )
 
 
-def _different(rows: np.ndarray) -> int:
-    """The number of distinct rows; one if they have no entries."""
-    return len(np.unique(rows, axis=0)) if rows.shape[1] else 1
+def _recurring(rows: np.ndarray, episode: np.ndarray) -> tuple[int, float]:
+    """The number of distinct rows, and the share of rows that are in more than one episode."""
+    if not rows.shape[1]:
+        return 1, 1.0
+    distinct, which = np.unique(rows, axis=0, return_inverse=True)
+    pairs = np.unique(np.stack([which.reshape(-1), episode]), axis=1)
+    episodes = np.bincount(pairs[0], minlength=len(distinct))
+    return len(distinct), float(np.mean(episodes[which.reshape(-1)] > 1))
+
+
+def _layout(env: Environment, seen: np.ndarray, first: np.ndarray) -> float:
+    """How many entries differ between a first observation and the next; numbers of many values show no layout."""
+    changed = np.abs(first[1:].astype(np.float64) - first[:-1])
+    if isinstance(env.observation_space, Image):
+        return float((changed > FAINT).sum(axis=1).mean())
+    few = [len(np.unique(column)) <= MANY for column in seen.T]
+    return float((changed[:, few] > 0).sum(axis=1).mean())
 
 
 def _noise(env: Environment, observations: np.ndarray, alive: np.ndarray) -> tuple[int, ...]:
