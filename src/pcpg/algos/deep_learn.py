@@ -117,15 +117,15 @@ class Learning:
             learner = rescaled(own.task.learner, self.like, factor)
             own = own._replace(task=own.task._replace(learner=learner), reward_scale=np.asarray(task.scale))
         explore, novelty = self.config.explore, own.novelty
-        landing = kept.landing_rows(np.arange(kept.size))
-        before = int(own.scaled_at)
-        if kept.size >= 2 * before:
+        is_anew = kept.size >= 2 * int(own.scaled_at)
+        if is_anew:
             own = own._replace(scale=self._scale_of(kept), scaled_at=np.asarray(kept.size, np.int64))
-            if novelty is not None:
-                rng, seen = weights_rng(state.seed, 2), kept.observations[landing]
-                novelty = fitted(rng, seen, explore.num_features, explore.bandwidth).with_data(seen)
-        elif novelty is not None:
-            novelty = novelty.with_data(kept.observations[landing[int(own.counted) :]])
+        if novelty is not None:
+            seen = kept.observations[kept.landing_rows(np.arange(0 if is_anew else int(own.counted), kept.size))]
+            if is_anew:
+                rng = weights_rng(state.seed, 2)
+                novelty = fitted(rng, seen, explore.num_features, explore.bandwidth)
+            novelty = novelty.with_data(seen)
         return own._replace(novelty=novelty, counted=np.asarray(kept.size, np.int64))
 
     def _scale_of(self, kept: Transitions) -> Scale:
@@ -157,7 +157,8 @@ class Learning:
         def draw() -> Minibatch:
             places = rng.integers(kept.size, size=(self.updates, learn.batch))
             places[:, :num_best] = best[rng.integers(len(best), size=(self.updates, num_best))]
-            return kept.minibatch(places, n, gamma, task.reward, self._noise(rng))
+            returns = kept.returns(places, n, gamma, task.reward)
+            return kept.minibatch(places, n, gamma, returns, self._noise(rng))
 
         agent, found = await self._updated(state, own.task, draw, rates)
         return agent, {f"train/{name}": value for name, value in found.items()}
@@ -166,7 +167,7 @@ class Learning:
         """The explorer's updates: the bonus of all data so far plus the reward."""
         own, kept, explore = state.own, state.own.data, self.config.explore
         rng, batch = Draws(state.seed, state.round).of(Stream.LEARN), self.config.learn.batch
-        pool = np.arange(kept.size) if kept.size <= POOL else rng.choice(kept.size, POOL, replace=False)
+        pool = np.arange(kept.size) if kept.size <= POOL else rng.integers(kept.size, size=POOL)
         novelty: Novelty = own.novelty
         power = 0.5 if explore.bonus_form == "root" else 1.0
         bonus = novelty.bonus(kept.observations[kept.landing_rows(pool)], novelty.inverse_root(), power)

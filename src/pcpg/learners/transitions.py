@@ -122,15 +122,19 @@ class Transitions:
 
     def discounted(self, reward: np.ndarray, gamma: float) -> np.ndarray:
         """The discounted sum of some rewards over each episode."""
-        ahead = np.arange(self.size) - self.each("start")[self.column("episode")]
-        return self.by_episode(reward.astype(np.float64) * gamma**ahead, np.add)
+        powers = gamma ** np.arange(self.each("lengths").max(initial=0))  # one for every transition would be slow
+        ahead = np.arange(self.size) - np.repeat(self.each("start"), self.each("lengths"))
+        return self.by_episode(reward * powers[ahead], np.add)
 
     def relabelled(self, reward: np.ndarray, terminated: np.ndarray | None) -> "Transitions":
-        """A copy with another reward, and other ends where there are some; episodes end where they did."""
+        """A copy with another reward, and other ends where there are some: nothing behind one counts before it."""
         made = Transitions.__new__(Transitions)
         made.__dict__ = self.__dict__ | {"_columns": {name: one.copy() for name, one in self._columns.items()}}
         made._columns["reward"] = np.asarray(reward, np.float32)
         made._columns["terminated"] = (self.column("terminated") if terminated is None else terminated).copy()
+        if terminated is not None:
+            stops = np.where(terminated, np.arange(1, self.size + 1), self.size)
+            made._columns["end"] = np.minimum(self.column("end"), np.minimum.accumulate(stops[::-1])[::-1])
         return made
 
     def logged(self) -> Iterator[tuple[np.ndarray, ...]]:
@@ -143,18 +147,23 @@ class Transitions:
             seen = self.observations[steps.start + episode : steps.stop + episode + 1]
             yield seen, self.column("action")[steps], self.column("reward")[steps], terminated, truncated
 
-    def minibatch(self, places: np.ndarray, n: int, gamma: float, reward: np.ndarray, noise: np.ndarray) -> Minibatch:
-        """The transitions at these places, n steps each; `reward` is that of all transitions, or of these if n is 1."""
+    def ahead(self, places: np.ndarray, n: int) -> np.ndarray:
+        """How many of the next n steps there are before the end of the episode."""
+        return np.minimum(n, self.column("end")[places] - places)
+
+    def returns(self, places: np.ndarray, n: int, gamma: float, reward: np.ndarray) -> np.ndarray:
+        """The discounted sum of n rewards from these places on; `reward` is that of all transitions."""
+        ahead, total = self.ahead(places, n), np.zeros(places.shape, np.float32)
+        for k in range(n):
+            step = places + np.minimum(k, ahead - 1)
+            total += np.where(k < ahead, np.float32(gamma**k) * reward[step], np.float32(0.0))
+        return total
+
+    def minibatch(self, places: np.ndarray, n: int, gamma: float, returns: np.ndarray, noise: np.ndarray) -> Minibatch:
+        """The transitions at these places, n steps each, with their returns."""
         flat = places.reshape(-1)
-        ahead = np.minimum(n, self.column("end")[flat] - flat)
-        last, episode = flat + ahead - 1, self.column("episode")[flat]
-        total = np.zeros(len(flat), np.float32)
-        if n == 1:
-            total[:] = reward.reshape(-1)
-        else:
-            for k in range(n):
-                step = np.minimum(flat + k, last)
-                total += np.where(k < ahead, np.float32(gamma**k) * reward[step], np.float32(0.0))
+        ahead, episode = self.ahead(flat, n), self.column("episode")[flat]
+        last = flat + ahead - 1
         live = ~self.column("terminated")[last]
         discounts = (gamma**ahead * live).astype(np.float32)
         seen = self._columns["observations"]
@@ -162,7 +171,7 @@ class Transitions:
         return Minibatch(
             seen[flat + episode].reshape(*shaped, *seen.shape[1:]),
             self._inside(self.column("action")[flat]).reshape(*shaped, *self.space.shape),
-            total.reshape(shaped),
+            returns,
             discounts.reshape(shaped),
             seen[last + episode + 1].reshape(*shaped, *seen.shape[1:]),
             noise,

@@ -26,6 +26,8 @@ SURE, EXACT = 60.0, -12.0
 """Logit of an action that is chosen for sure, and the logarithm of the deviation of a real one."""
 LOG_STD = (-5.0, 1.0)
 """Bounds of the logarithm of the deviation before tanh."""
+WIDE = 0.75
+"""Output of an actor for which the deviation before tanh is 0.9: the actions are nearly uniform."""
 CONVOLVED = 64
 """Units after the convolutions."""
 NORM_EPS = 1e-5
@@ -90,9 +92,12 @@ class DeepPolicy(eqx.Module):
         return dataclasses.replace(self, is_final=False)
 
     def at_random(self) -> "DeepPolicy":
-        """Actions that nothing has been learned about: uniform, or wide before tanh."""
+        """Actions that nothing has been learned about: uniform, or nearly so after tanh."""
         *first, last = self.layers.layers
-        layers = Layers((*first, jax.tree.map(np.zeros_like, last)))
+        last = jax.tree.map(np.zeros_like, last)
+        if isinstance(self.space, Box):
+            last.bias[..., last.bias.shape[-1] // 2 :] = WIDE
+        layers = Layers((*first, last))
         return dataclasses.replace(self, layers=layers, epsilon=np.ones((), np.float32))
 
     def outputs(self, observations: Array) -> jax.Array:

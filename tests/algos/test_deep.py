@@ -1,0 +1,91 @@
+"""What kept data say about a task: what counts as a success, how far targets look, and which episodes are the best."""
+
+import numpy as np
+import pytest
+
+from pcpg.algos.deep_task import FEWEST_BEST, best_places, scores, task_of
+from pcpg.envs.spaces import Box
+from pcpg.learners.transitions import Episodes, Transitions
+
+RNG = np.random.default_rng(0)
+
+
+def kept(rewards, terminated, starts=None, actions=None):
+    """Data of episodes with these rewards; `terminated` says which ended by themselves."""
+    lengths, data = [len(one) for one in rewards], Transitions(Box(-1, 1, (1,)), Box(-1.0, 1.0, (1,)))
+    seen = np.zeros((sum(lengths) + len(lengths), 1), np.float32)
+    seen[np.concatenate([[0], np.cumsum(np.array(lengths) + 1)[:-1]]), 0] = 0 if starts is None else starts
+    ends = np.zeros(sum(lengths), bool)
+    ends[np.cumsum(lengths) - 1] = terminated
+    acted = RNG.uniform(-1, 1, (sum(lengths), 1)) if actions is None else actions
+    numbers = np.concatenate(rewards).astype(np.float32)
+    data.add(
+        Episodes(
+            seen, acted.astype(np.float32), numbers, ends, np.array(lengths, np.int32), np.zeros(len(lengths), np.int8)
+        )
+    )
+    return data
+
+
+ACTED = RNG.uniform(-1, 1, (400, 1))
+COST = -0.1 * ACTED[:, 0] ** 2
+GOAL = COST + (np.arange(400) == 399)
+CASES = {
+    "nothing is ever paid": (np.zeros((4, 100)), [0, 0, 0, 0], [0, 0, 0, 0], False, False),
+    "a goal ends the episode": (
+        np.eye(4, 100)[:, ::-1] * [[0], [0], [0], [1]],
+        [0, 0, 0, 1],
+        [0, 0, 0, 1],
+        True,
+        False,
+    ),
+    "a place pays every step": (np.arange(400).reshape(4, 100) > 350, [0, 0, 0, 0], [0, 0, 0, 1], False, False),
+    "every step costs until the goal": (
+        [np.full(n, -1) for n in (9, 9, 5, 9)],
+        [0, 0, 1, 0],
+        [0, 0, 1, 0],
+        True,
+        False,
+    ),
+    "who lasts longer earns more": ([np.ones(n) for n in (9, 5, 5, 5)], [0, 1, 1, 1], [1, 0, 0, 0], False, False),
+    "every step says something": (RNG.normal(size=(4, 100)), [0, 0, 0, 0], [1, 1, 1, 1], False, True),
+    "acting costs and nothing is met": (COST.reshape(4, 100), [0, 0, 0, 0], [0, 0, 0, 0], False, False),
+    "acting costs and a goal is met": (GOAL.reshape(4, 100), [0, 0, 0, 1], [0, 0, 0, 1], True, False),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_a_success_is(case):
+    rewards, terminated, success, ends, is_dense = CASES[case]
+    task = task_of(kept(list(rewards), terminated, actions=ACTED if "acting" in case else None), 0.99)
+    assert task.success.tolist() == [bool(one) for one in success]
+    assert (task.ends, task.is_dense, task.is_met) == (ends, is_dense, is_dense or any(success))
+    assert task.steps_ahead(0) == (10 if ends else 3) and task.steps_ahead(7) == 7
+    assert np.abs(task.reward).max() <= 1 + 1e-6
+
+
+def test_a_cost_until_the_goal_is_learned_as_a_reward_at_it_whose_values_lie_between_0_and_1():
+    task = task_of(kept([np.full(9, -1), np.full(4, -1)], [0, 1]), 0.9)
+    assert task.reward.tolist() == [0.0] * 12 + [1.0] and task.high == 1.0 and task.scale == 1.0
+    dense = task_of(kept(list(np.arange(400).reshape(4, 100) > 350), [0] * 4), 0.9)
+    assert dense.high == pytest.approx(10) and dense.low == 0
+
+
+def test_episodes_are_ranked_by_what_they_earned_beyond_what_their_start_promises():
+    starts = np.linspace(-1, 1, 200)
+    promised = 3 * starts + starts**2
+    gained = np.where(np.arange(200) == 3, 0.5, 0.0)
+    data = kept([np.array([0.0, one]) for one in promised + gained], np.ones(200), starts)
+    found = scores(data, data.column("reward"), 1.0, starts[:, None])
+    assert found.argmax() == 3 and np.abs(np.delete(found, 3)).max() < 0.3 * found[3]
+    few = kept([np.array([one]) for one in promised[-8:]], np.ones(8), starts[-8:])
+    assert scores(few, few.column("reward"), 1.0, starts[-8:, None]).argmax() == 7, "too few to tell"
+
+
+def test_the_best_places_are_whole_episodes_above_average_and_few_of_the_others():
+    score = np.concatenate([np.arange(10, 0, -1.0), np.full(90, -1.0)])
+    data = kept([np.zeros(100)] * 100, np.zeros(100))
+    assert best_places(data, score, 4_000).tolist() == list(range(FEWEST_BEST)), "ten are above average"
+    better = np.concatenate([np.arange(60, 0, -1.0), np.full(40, -1.0)])
+    assert len(best_places(data, better, 4_000)) == 4_000
+    assert len(best_places(data, better, 500)) == 500
