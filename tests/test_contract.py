@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import json
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,6 +16,7 @@ import pytest
 import pcpg
 from pcpg.algorithms import ALGORITHMS, ENDS
 from pcpg.budget import NO_LIMITS
+from pcpg.config import entries_of
 from pcpg.envs import registry
 from pcpg.run_config import RunConfig
 from pcpg.runs.arrays import read_arrays
@@ -28,31 +29,30 @@ from tests.test_algorithms import FRESH
 
 FINAL = ("metrics.jsonl", "policy.safetensors", "summary.json")
 PPO = {"num_updates": 1, "num_episodes": 16, "minibatch_size": 16, "num_epochs": 1, "hidden": [8]}
-ON_COVER = {
+SMALL: dict[str, Any] = {
     "ppo": PPO,
-    "explore": {"visit_episodes": 8, "num_groups": 8, "max_policies": 3, "patience": 3},
-    "exploit": {"num_rounds": 2},
-}
-ON_DATA = {
-    "explore": {"patience": 2, "min_value": 0.4, "num_episodes": 8, "backups": 20},
-    "replay": {"capacity": 400, "max_landmarks": 64},
-    "exploit": {"visit_episodes": 8, "backups": 20},
-}
-SMALL: dict[str, dict[str, Any]] = {
-    "cover": ON_COVER,
-    "data": ON_DATA,
-    "": {"ppo": PPO, "visit_episodes": 8, "num_rounds": 3},
-}
-"""Settings of a few rounds of milliseconds, by what an algorithm leaves."""
-DEEP = {
-    "learn": {"hidden": [8], "batch": 8, "updates": 4.0},
-    "explore": {"num_features": 16},
-    "budget": 160,
-    "num_episodes": 4,
+    "visit_episodes": 8,
+    "num_rounds": 3,
+    "budget": 600,
+    "num_episodes": 16,
     "offline_updates": 300,
+    "explore": {
+        **{"visit_episodes": 8, "num_groups": 8, "max_policies": 3, "patience": 3},
+        **{"min_value": 0.4, "num_episodes": 8, "backups": 20, "num_features": 16},
+    },
+    "exploit": {"num_rounds": 2, "visit_episodes": 8, "backups": 20},
+    "replay": {"capacity": 400, "max_landmarks": 64},
+    "learn": {"hidden": [8], "batch": 8, "updates": 1.0},
 }
-OWN = {"pcpg-deep": DEEP, "sac": DEEP | {"explore": {"updates": 0.0}}}
-"""The same for algorithms of their own kind."""
+"""Settings of a few rounds of milliseconds; an algorithm gets those that it has."""
+
+
+def small(kind: object, wanted: Mapping[str, Any] = SMALL) -> dict[str, Any]:
+    """The small settings that a dataclass has, by the names of its fields and of those of its parts."""
+    found = {name: entry.kind for name, entry in entries_of(kind).items() if name in wanted}
+    is_part = {name: dataclasses.is_dataclass(one) for name, one in found.items()}
+    return {name: small(found[name], wanted[name]) if is_part[name] else wanted[name] for name in found}
+
 
 # One's own is registered like those of the library.
 ROWS = ALGORITHMS | {"pcpg-fresh": FRESH}
@@ -71,7 +71,7 @@ class Case(NamedTuple):
     def config(self, **entries: Any) -> RunConfig:
         """A run of two seeds with small settings."""
         env, options = ENVIRONMENTS[self.where]
-        agent = OWN.get(self.algo) or SMALL[ROWS[self.algo].settings.leaves]
+        agent = small(ROWS[self.algo].settings)
         given = {"env": env, "env_options": options, "algo": self.algo, "seeds": 2, "agent": agent}
         return RunConfig.from_json(given | entries)
 

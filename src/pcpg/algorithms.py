@@ -118,6 +118,22 @@ class Settings(Protocol):
         ...
 
 
+class WithoutCover:
+    """What the settings of algorithms share that build no cover."""
+
+    takes_features: ClassVar[bool] = False
+    leaves: ClassVar[Literal["", "cover", "data"]] = ""
+    needs_budget: ClassVar[bool] = False
+
+    @staticmethod
+    def weights(arrays: Arrays) -> np.ndarray:
+        return np.zeros(0)
+
+    @staticmethod
+    def shown(arrays: Arrays, parts: Sequence[Arrays]) -> Shown | None:
+        return None
+
+
 class Agent(Protocol[Own]):
     """An algorithm bound to a world; `Bound` has defaults for everything but `init` and `step`."""
 

@@ -98,15 +98,13 @@ def train(
         ([2], (2,))
     """
     check_loggers(loggers)
-    limits, options = limits_of(total_steps, max_time, until), dict(feature_options or {})
+    limits, options, path = limits_of(total_steps, max_time, until), dict(feature_options or {}), _path(out)
     rest = {"seed": seed, "seeds": seeds, "lanes": lanes, "feature_seed": feature_seed}
-    path = _path(out)
     made = new_config(env, algo, limits, features, options, network, config, env_options, rest, own_keywords(train))
     with workers_on(on):
         made = made.resolved()
         folder = start_run(made, path)
-        for line in () if quiet else plan(made, path):
-            tell(line)
+        tell(plan(made, path), quiet=quiet)
         return _train(folder, observer, loggers, quiet=quiet, progress=progress, trust=True)
 
 
@@ -309,6 +307,5 @@ def _train(
     if not trained.finished and not trained.stopped:
         raise KeyboardInterrupt(f"training stopped; resume with pcpg.resume({str(folder.path)!r})")
     run = Run(RunFolder.open(folder.path), reward, given, trust=trust)
-    for line in () if quiet else [*str(run.verdict).splitlines(), f"run folder: {run.path}"]:
-        tell(line)
+    tell([*str(run.verdict).splitlines(), f"run folder: {run.path}"], quiet=quiet)
     return run

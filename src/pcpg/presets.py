@@ -13,7 +13,7 @@ import numpy as np
 
 from pcpg.algorithms import ALGORITHMS
 from pcpg.algos.pcpg_settings import ExploitConfig, ExploreConfig, PCPGConfig
-from pcpg.algos.ppo import BaselineConfig
+from pcpg.algos.ppo import PAPER_PPO, BaselineConfig
 from pcpg.bonuses.rnd import RND
 from pcpg.envs.adapters.names import is_on_host
 from pcpg.envs.host import HostEnvironment
@@ -28,15 +28,7 @@ Choice = tuple[str, dict[str, object]]
 
 # MountainCar with continuous actions: 5 of 5 seeds above 90 over the environment's 999 steps, under 3M steps per seed.
 
-CAR_PPO = PPOConfig(
-    num_updates=60,
-    num_episodes=32,
-    num_epochs=5,
-    minibatch_size=160,
-    learning_rate=5e-4,
-    entropy_coef=0.01,
-    shared_body=False,
-)
+CAR_PPO = replace(PAPER_PPO, num_updates=60, num_episodes=32, learning_rate=5e-4, shared_body=False)
 """The paper's table for MountainCar: 5 epochs of minibatches of 160, learning rate 5e-4, entropy 0.01, clip 0.2."""
 
 CAR_BONUS = PCPGConfig(

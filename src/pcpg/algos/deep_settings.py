@@ -2,12 +2,12 @@
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 import numpy as np
 
-from pcpg.algorithms import Arrays, Cost, Presets, Shown, World
+from pcpg.algorithms import Arrays, Cost, Presets, WithoutCover, World
 from pcpg.budget import NO_LIMITS, UNLIMITED, Limits, too_little
 from pcpg.config import ConfigError, positive, within
 from pcpg.envs.host import HostEnvironment
@@ -95,7 +95,7 @@ class DeepExploreConfig:
 
 
 @dataclasses.dataclass(frozen=True)
-class DeepConfig:
+class DeepConfig(WithoutCover):
     """Off-policy learning on all kept data, with an explorer or without."""
 
     learn: DeepLearnConfig = dataclasses.field(default_factory=DeepLearnConfig)
@@ -111,9 +111,7 @@ class DeepConfig:
     offline_updates: int = 20_000
     """Updates on given data before the first new step."""
 
-    takes_features: ClassVar[bool] = False
     leaves: ClassVar[Literal["", "cover", "data"]] = "data"
-    needs_budget: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         positive(self, "budget")
@@ -173,16 +171,6 @@ class DeepConfig:
         if 1 < self.budget < env.max_steps:
             raise ConfigError(f"{self.budget:,} new steps are too few: an episode needs up to {env.max_steps:,}")
         return self
-
-    @staticmethod
-    def weights(arrays: Arrays) -> np.ndarray:
-        """No cover."""
-        return np.zeros(0)
-
-    @staticmethod
-    def shown(arrays: Arrays, parts: Sequence[Arrays]) -> Shown | None:
-        """No cover."""
-        return None
 
     def agent(self, world: World) -> "DeepAgent":
         """The agent; it compiles nothing before the first round."""

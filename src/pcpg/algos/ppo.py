@@ -2,13 +2,11 @@
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Literal, NamedTuple, Self
-
-import numpy as np
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Self
 
 from pcpg.algorithm1 import Explored
-from pcpg.algorithms import Arrays, Cost, Presets, Shown, World
+from pcpg.algorithms import Arrays, Cost, Presets, WithoutCover, World
 from pcpg.algos.on_policy import OnPolicy, Round, bytes_of_episodes, bytes_of_networks, sized_ppo
 from pcpg.algos.rounds import after_round, plain
 from pcpg.bonuses.e3b import E3B
@@ -27,12 +25,8 @@ from pcpg.state import DONE, EXPLOIT, Ledger, Report, SeedState, weights_rng
 
 
 @dataclasses.dataclass(frozen=True)
-class BaselineConfig:
+class BaselineConfig(WithoutCover):
     """PPO, alone or with a bonus for novelty."""
-
-    takes_features: ClassVar[bool] = False
-    leaves: ClassVar[Literal["", "cover", "data"]] = ""
-    needs_budget: ClassVar[bool] = False
 
     ppo: PPOConfig = dataclasses.field(default=PPOConfig())
     bonus: Bonus | None = None
@@ -88,14 +82,6 @@ class BaselineConfig:
 
     def check_on_assets(self, made: Self, env: Environment) -> Self:
         return self
-
-    @staticmethod
-    def weights(arrays: Arrays) -> np.ndarray:
-        return np.zeros(0)
-
-    @staticmethod
-    def shown(arrays: Arrays, parts: Sequence[Arrays]) -> Shown | None:
-        return None
 
     def agent(self, world: World) -> "PPO":
         return PPO(self.sized(world.env, NO_LIMITS), world)

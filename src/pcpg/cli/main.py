@@ -157,28 +157,27 @@ class Group(Command):
         member, rest = arguments[0], arguments[1:]
         _check_command(name, member, self.members)
         with loading(console):
-            kind = self.load(self.members[member])
-        return self.execute(parse(kind, rest, f"pcpg {name} {member}"), console)
+            found = _load(self.members[member])
+        return self.execute(found, rest, f"pcpg {name} {member}", console)
 
-    def load(self, home: str) -> Any:
-        return _load(home)
-
-    def execute(self, command: Any, console: Console) -> int:
-        return command(console)
+    def execute(self, found: Any, arguments: list[str], program: str, console: Console) -> int:
+        return parse(found, arguments, program)(console)
 
 
 class ExperimentGroup(Group):
-    """Experiments, which know nothing of the command line."""
+    """Experiments: commands, and claims, which know nothing of the command line."""
 
-    def load(self, home: str) -> Any:
-        found = _load(home)
-        return found if isinstance(found, type) else _load("pcpg_lab.cli.reproduce:command_of")(found)
+    def execute(self, found: Any, arguments: list[str], program: str, console: Console) -> int:
+        if isinstance(found, type):
+            return super().execute(found, arguments, program, console)
+        return _load("pcpg_lab.cli.reproduce:run")(found, arguments, program, console)
 
 
 class TheoryGroup(Group):
     """Commands that return a result and know how to show it."""
 
-    def execute(self, command: Any, console: Console) -> int:
+    def execute(self, found: Any, arguments: list[str], program: str, console: Console) -> int:
+        command = parse(found, arguments, program)
         try:
             result = command()
         except ValueError as error:

@@ -39,12 +39,15 @@ class _Stderr(logging.StreamHandler[typing.TextIO]):
         super().emit(record)
 
 
-def tell(text: str) -> None:
-    """Say a line from Python."""
+def tell(lines: Iterable[str], *, quiet: bool) -> None:
+    """Say lines from Python, unless it should be quiet."""
+    if quiet:
+        return
     if not LOG.handlers and not logging.getLogger().handlers:
         LOG.addHandler(_Stderr())
         LOG.setLevel(logging.INFO)
-    LOG.info(printable(text))
+    for line in lines:
+        LOG.info(printable(line))
 
 
 def say(console: Console, text: str, style: str | None = None) -> None:

@@ -2,50 +2,42 @@
 
 import dataclasses
 from pathlib import Path
-from typing import Annotated, Any
 
 from rich.console import Console
 from rich.markdown import Markdown
 
 from pcpg.cli.display import STOPPED, print_json
-from pcpg.cli.flags import Arg
+from pcpg.cli.flags import JsonFlag, OnFlag, Part, parse_parts
 from pcpg.training.display import Display, say
-from pcpg_lab.claims.harness import Claim, Flags, reproduce
+from pcpg_lab.claims.harness import Claim, reproduce
 from pcpg_lab.claims.records import Summary
 from pcpg_lab.sweeps.crew import Engine
 from pcpg_lab.sweeps.local import engine_of
 
 
-def command_of(claim: Claim) -> Any:
-    """The dataclass of a claim's flags and --json; calling an instance runs the claim."""
-    json = Annotated[bool, Arg(help="Print one JSON object to stdout and everything else to stderr.")]
-    places = "local|ray|ray://HOST:PORT"
-    about = "Where to train cells in parallel; by default one after another in this process."
-    on = Annotated[str, Arg(places, about)]
-    made = dataclasses.make_dataclass(
-        "Reproduce",
-        [("on", on, dataclasses.field(default="")), ("json", json, dataclasses.field(default=False))],
-        bases=(claim.flags,),
-        frozen=True,
-        namespace={"__call__": lambda flags, console: _run(claim, flags, flags.on, flags.json, console)},
-    )
-    made.__doc__ = claim.flags.__doc__
-    return made
+@dataclasses.dataclass(frozen=True)
+class Shared:
+    """Where the cells run, and what is printed."""
+
+    on: OnFlag = ""
+    """Where to train cells in parallel; by default one after another in this process."""
+    json: JsonFlag = False
 
 
-def _run(claim: Claim, flags: Flags, on: str, as_json: bool, console: Console) -> int:
+def run(claim: Claim, arguments: list[str], program: str, console: Console) -> int:
     """Run a claim with its progress on the console and show its table; the exit code."""
+    flags, shared = parse_parts([Part(claim.flags), Part(Shared, title="for every claim")], arguments, program)
 
     def notice(text: str) -> None:
         say(console, text)
 
     def engine(out: Path) -> Engine:
-        return engine_of(on, out)
+        return engine_of(shared.on, out)
 
-    results = reproduce(claim, flags, lambda name: Display(console, name), notice, engine if on else None)
+    results = reproduce(claim, flags, lambda name: Display(console, name), notice, engine if shared.on else None)
     if results is None:
         return say_stopped(console)
-    return show(console, *results, as_json)
+    return show(console, *results, shared.json)
 
 
 def say_stopped(console: Console) -> int:

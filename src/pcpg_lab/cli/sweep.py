@@ -27,7 +27,27 @@ if typing.TYPE_CHECKING:
 
 
 @dataclasses.dataclass(frozen=True)
-class Sweep:
+class OnEngine:
+    """The flags of commands that run cells on an engine."""
+
+    file: str
+    on: OnFlag = "local"
+    """Where cells run: processes on this machine, or a Ray cluster."""
+    out: Annotated[str, Arg("DIR")] = ""
+    """Folder of the results; by default runs/ and the name of the file."""
+    slots: int = 0
+    """Maximum number of cells at a time; 0: as many as fit. With 1 a search is reproducible."""
+    storage: StorageFlag = "auto"
+    json: JsonFlag = False
+
+    @property
+    def folder(self) -> str:
+        """The folder of the results."""
+        return self.out or str(Path("runs") / Path(self.file).stem)
+
+
+@dataclasses.dataclass(frozen=True)
+class Sweep(OnEngine):
     """Run the cells of a sweep; finished cells are never run again, and the same command resumes a sweep.
 
     `pcpg sweep status DIR` shows its progress, from any machine that sees the folder.
@@ -35,21 +55,13 @@ class Sweep:
 
     file: Annotated[str, Arg("FILE", "TOML or Python file with the cells, or `status`.", positional=True)]
     dir: Annotated[str, Arg("DIR", "After `status`: the sweep's folder.", positional=True)] = ""
-    on: OnFlag = "local"
-    """Where cells run: processes on this machine, or a Ray cluster."""
-    out: Annotated[str, Arg("DIR")] = ""
-    """Folder of the sweep; by default runs/ and the name of the file."""
-    slots: int = 0
-    """Maximum number of cells at a time; 0: as many as fit."""
-    storage: StorageFlag = "auto"
-    json: JsonFlag = False
 
     def __call__(self, console: Console) -> int:
         if self.file == "status":
             return show_status(self.dir, console, self.json)
         if self.dir:
             raise Mistake(f"unexpected argument {self.dir!r}: a sweep takes one file; did you mean --out {self.dir}?")
-        out = self.out or str(Path("runs") / Path(self.file).stem)
+        out = self.folder
         with loading(console), on_the_cpu():
             from pcpg_lab.sweeps.local import engine_of
             from pcpg_lab.sweeps.plan import read_plan
@@ -184,21 +196,13 @@ def show_status(path: str, console: Console, as_json: bool) -> int:
 
 
 @dataclasses.dataclass(frozen=True)
-class Tune:
+class Tune(OnEngine):
     """Find good settings with Optuna. Trials that fall behind are stopped; the same command resumes a search."""
 
     file: Annotated[str, Arg("FILE", "TOML or Python file with a table [tune].", positional=True)]
-    on: OnFlag = "local"
-    """Where trials run: processes on this machine, or a Ray cluster."""
-    out: Annotated[str, Arg("DIR")] = ""
-    """Folder of the search; by default runs/ and the name of the file."""
-    slots: int = 0
-    """Maximum number of trials at a time; 0: as many as fit. With 1 the search is reproducible."""
-    storage: StorageFlag = "auto"
-    json: JsonFlag = False
 
     def __call__(self, console: Console) -> int:
-        out = self.out or str(Path("runs") / Path(self.file).stem)
+        out = self.folder
         with loading(console), on_the_cpu():
             from pcpg_lab.sweeps.local import engine_of
             from pcpg_lab.sweeps.plan import read_entries

@@ -20,17 +20,23 @@ EPSILON_SHARE = 0.05  # eps-optimal: within this share of the gap between the op
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunCommand(DrawnCommand):
-    """Run Algorithms 1 and 2 on a tabular or linear MDP and evaluate the returned policy exactly."""
+class MDPCommand(SeededCommand):
+    """A command that runs Algorithms 1 and 2 on an MDP by its name."""
 
     mdp: MDPName = "lock"
-    """Which MDP: the combination lock, random linear MDPs, the linear lock, or a small environment."""
+    """Which MDP: the combination lock, random linear or aggregated MDPs, the linear lock, or a small environment."""
     horizon: int | None = None
     """Depth of a lock, length of the chain, or side of the sea or the maze. Default: 4, 6 (linear lock) or 8."""
     mode: Mode = "sampled"
     """exact: population covariances and values. sampled: resets to s0 only, every step counted."""
     seeds: int = 1
-    """Number of instances, with consecutive seeds."""
+    """Number of runs, with consecutive seeds."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunCommand(DrawnCommand, MDPCommand):
+    """Run Algorithms 1 and 2 on a tabular or linear MDP and evaluate the returned policy exactly."""
+
     N: int | None = None
     """Rounds of Algorithm 1 after the first one: policies added to the cover."""
     T: int | None = None
@@ -206,17 +212,12 @@ TERMS = certificate.Terms._fields
 
 
 @dataclass(frozen=True, kw_only=True)
-class CertifyCommand(SeededCommand):
-    """Bound V* - V^pi for each run by measured terms: critic errors, bias, NPG regret and escapes."""
+class CertifyCommand(MDPCommand):
+    """Bound V* - V^pi for each run by measured terms: critic errors, bias, NPG regret and escapes.
 
-    mdp: MDPName = "lock"
-    """Which MDP: the combination lock, random linear or aggregated MDPs, or another one of `pcpg theory run`."""
-    horizon: int | None = None
-    """Depth of a lock, length of the chain, or side of the sea or the maze."""
-    mode: Mode = "sampled"
-    """How the runs are made. Their terms are measured exactly in both modes."""
-    seeds: int = 1
-    """Number of runs, with consecutive seeds."""
+    Terms are measured exactly, whichever way the runs are made.
+    """
+
     delta: float = 0.05
     """Probability that the bound fails."""
     M: int | None = None
