@@ -13,9 +13,13 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from threadpoolctl import threadpool_info
+
+from pcpg.training.restore import device_kind
 from tests.same_bits import BASE, ROOT, kill, plain, printed
 
 FIXTURES = ROOT / "tests" / "fixtures"
@@ -84,11 +88,10 @@ def end_of(run: Path) -> dict[str, Any]:
     }
 
 
-def provenance(run: Path) -> dict[str, str]:
-    """On what the bits of a run depend: the device and the compiler."""
-    newest = sorted((run / "checkpoints").glob("*/state.json"))[-1]
-    document = json.loads(newest.read_text())
-    return {"device": document["content"]["state"]["device"], "jaxlib": document["versions"]["jaxlib"]}
+def made_on() -> dict[str, Any]:
+    """On what the bits of a run depend: the device, the compiler, and the linear algebra of the host."""
+    blas = [[found.get("architecture"), found["version"]] for found in threadpool_info() if found["user_api"] == "blas"]
+    return {"device": device_kind(), "jaxlib": version("jaxlib"), "blas": blas, "cores": os.cpu_count()}
 
 
 def made(source: Path, folder: Path, out: Path) -> dict[str, Any]:
@@ -108,7 +111,7 @@ def made(source: Path, folder: Path, out: Path) -> dict[str, Any]:
         verified = json.loads(printed(source, ["verify", name, "--json"], folder))
         expected[name] = {
             "command": line,
-            "made on": provenance(run),
+            "made on": made_on(),
             "verify": {"whole": verified["whole"], "sealed": verified["sealed"]},
             "evaluate": plain(json.loads(printed(source, ["evaluate", name, "--episodes", "20", "--json"], folder))),
         }

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from pcpg.algorithms import ALGORITHMS
 from pcpg.cli.display import shade
 from pcpg.cli.main import main
 from pcpg.cli.train import start_in
@@ -188,7 +189,7 @@ def test_the_help_of_train_depends_on_environment_and_algorithm(cli: Cli) -> Non
     default = cli("train", "--help").out
     for flag in (
         "ENV",
-        "--algo {auto,pcpg,pcpg-bonus,pcpg-replay,ppo-rnd,ppo-e3b,ppo}",
+        f"--algo {{{','.join(['auto', *ALGORITHMS])}}}",
         "--seeds",
         "--out",
         "--config",
@@ -227,7 +228,7 @@ LOCK = "CombinationLock-v0"
         (("train", "CombinatonLock-v0"), "unknown environment 'CombinatonLock-v0'; did you mean 'CombinationLock-v0'?"),
         (
             ("train", LOCK, "--algo", "pppo"),
-            "unknown algorithm 'pppo'; did you mean 'ppo'? Valid: pcpg, pcpg-bonus, pcpg-replay, ppo",
+            "unknown algorithm 'pppo'; did you mean 'ppo'? Valid: pcpg, pcpg-bonus, pcpg-replay, pcpg-deep",
         ),
         (("train", LOCK, "--algo"), "--algo needs a value"),
         (

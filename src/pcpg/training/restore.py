@@ -82,7 +82,7 @@ def restore(folder: RunFolder, agent: Agent, config: RunConfig, features: str | 
 
 @functools.cache
 def device_kind() -> str:
-    """The kind of device that computes, with the processor's name on a CPU: XLA's code depends on its instructions."""
+    """The kind of device that computes, on a CPU with its name and model: compiled code depends on its instructions."""
     kind = jax.devices()[0].device_kind
     if jax.default_backend() != "cpu":
         return kind
@@ -90,8 +90,13 @@ def device_kind() -> str:
         lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
     except OSError:
         lines = []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return f"{kind} ({names[0]})" if names else kind
+    entries = (line.partition(":")[::2] for line in lines)
+    known = {name.strip(): value.strip() for name, value in entries}
+    if "model name" not in known:
+        return kind
+    # Virtual machines give processors of several generations one name.
+    model = "-".join(known[name] for name in ("cpu family", "model", "stepping") if name in known)
+    return f"{kind} ({known['model name']}{f', {model}' if model else ''})"
 
 
 def what_changed(device: str | None, saved: Mapping[str, str]) -> str:
