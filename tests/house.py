@@ -23,7 +23,7 @@ TRAINING = PROTOCOL | {"presets", "run_config", "runs", "training"}
 MAY_IMPORT: dict[str, set[str]] = {
     "shapes": set(),
     "machine": set(),
-    "envs": {"shapes", "config"},
+    "envs": {"shapes", "config", "machine"},
     "features": GROUND,
     "policies": GROUND,
     "cover": GROUND,

@@ -10,11 +10,12 @@ def main() -> None:
     """Run the command line."""
     _open_what_is_closed()
     _refuse_a_deleted_folder()
-    _put_this_folder_last()
+    _take_this_folder_off_the_path()
     _announce_exits()
     # Before NumPy loads: seeds fill the cores, and on busy cores two BLAS threads make a small solve take a thousand
     # times as long as one.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    _read_no_settings_of_this_folder()
     from pcpg.cli.main import main as command_line
 
     command_line()
@@ -41,15 +42,17 @@ def _refuse_a_deleted_folder() -> None:
         sys.exit(2)
 
 
-def _put_this_folder_last() -> None:
-    """Modules in the current folder are found, as by `python -m`, but after installed ones.
-
-    Inside a run folder, its files must not shadow installed packages.
-    """
+def _take_this_folder_off_the_path() -> None:
+    """What lies in the current folder is imported where it is named, and not where a library looks for a plugin."""
     here = os.getcwd()
     sys.path[:] = [place for place in sys.path if place not in ("", here)]
-    if not sys.flags.safe_path:
-        sys.path.append(here)
+
+
+def _read_no_settings_of_this_folder() -> None:
+    """A file of settings in the current folder, with which Matplotlib runs LaTeX, is read when that is imported."""
+    if os.path.lexists("matplotlibrc"):
+        with contextlib.chdir(os.sep), contextlib.suppress(ImportError):
+            import matplotlib  # noqa: F401
 
 
 def _announce_exits() -> None:

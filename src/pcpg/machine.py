@@ -1,4 +1,4 @@
-"""Resources of this machine: cores, free memory, and the threads of its linear algebra."""
+"""Resources of this machine: cores, free memory, processes, and the threads of its linear algebra."""
 
 import contextlib
 import os
@@ -25,6 +25,25 @@ def free_memory() -> int | None:
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
     except (OSError, StopIteration, ValueError):
         return None
+
+
+SAFE_PATH, OURS = "PYTHONSAFEPATH", "pcpg"
+
+
+@contextlib.contextmanager
+def safe_path() -> Iterator[None]:
+    """In here Python begins processes that import nothing from the current folder, which may be a stranger's."""
+    os.environ.setdefault(SAFE_PATH, OURS)
+    try:
+        yield
+    finally:
+        leave_safe_path()
+
+
+def leave_safe_path() -> None:
+    """What this process begins from now on has Python's usual path, unless the user's environment says otherwise."""
+    if os.environ.get(SAFE_PATH) == OURS:
+        del os.environ[SAFE_PATH]
 
 
 @contextlib.contextmanager

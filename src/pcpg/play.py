@@ -1,5 +1,6 @@
 """Whole episodes of a run's policies, played through Gymnasium's interface on any environment."""
 
+import contextlib
 import dataclasses
 import importlib
 import subprocess
@@ -13,9 +14,10 @@ import numpy as np
 
 from pcpg.api import Policy, Run
 from pcpg.envs import registry
+from pcpg.envs.adapters.worker_process import said
 from pcpg.envs.drawing import INK, WHITE, canvas, font
 from pcpg.envs.gymnasium_bridge import FunctionalEnv
-from pcpg.envs.host import HostEnvironment
+from pcpg.envs.host import EnvironmentFailed, HostEnvironment
 from pcpg.runs.disk import check_output
 from pcpg.runs.errors import MissingExtra, RunError
 
@@ -105,20 +107,33 @@ def play(
     rng = np.random.default_rng(first_seed)
     for number in range(episodes):
         chosen = int(rng.choice(len(policies), p=weights / weights.sum()))
-        observation, _ = env.reset(seed=first_seed + number)
+        with _naming(number, 0):
+            observation, _ = env.reset(seed=first_seed + number)
         episode = Episode(chosen, first_seed + number, [observation])
-        watch(episode)
+        with _naming(number, 0):
+            watch(episode)
         while not episode.actions or not (episode.terminated[-1] or episode.truncated[-1]):
             action = policies[chosen].act(episode.observations[-1], greedy=greedy)
-            observation, reward, terminated, truncated, _ = env.step(action)
+            with _naming(number, len(episode.actions) + 1):
+                observation, reward, terminated, truncated, _ = env.step(action)
             episode.observations.append(observation)
             episode.actions.append(action)
             episode.rewards.append(float(reward))
             episode.terminated.append(bool(terminated))
             is_over = max_steps is not None and len(episode.actions) >= max_steps
             episode.truncated.append(bool(truncated) or (is_over and not terminated))
-            watch(episode)
+            with _naming(number, len(episode.actions)):
+                watch(episode)
         yield episode
+
+
+@contextlib.contextmanager
+def _naming(episode: int, step: int) -> Iterator[None]:
+    """An exception of an environment in here says in which episode and at which step it came."""
+    try:
+        yield
+    except Exception as error:
+        raise EnvironmentFailed(said(error), {"episode": episode + 1, "step": step}) from error
 
 
 FOOT = 24

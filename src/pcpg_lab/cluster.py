@@ -5,10 +5,12 @@ import importlib
 import ipaddress
 import os
 import socket
+import sys
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
+from pcpg.envs.adapters.from_module import HERE
 from pcpg.envs.adapters.worker_process import Answer, Beat, Player, Stage, said
 from pcpg.envs.adapters.workers import EnvWorker, WorkerEnded, WorkerPlayers
 from pcpg.envs.options import InvalidOption
@@ -34,7 +36,7 @@ def connect(name: str) -> bool:
         _check_answers(name, address)
     try:
         if address == "local":
-            with _on_loopback():
+            with _on_loopback(), _not_in_this_folder():
                 ray.init(address="local", include_dashboard=False, **quiet)
         else:
             ray.init(address=address, **quiet)
@@ -68,6 +70,13 @@ def _on_loopback() -> Iterator[None]:
         os.environ.pop(variable)
         if said is not None:
             os.environ[variable] = said
+
+
+@contextlib.contextmanager
+def _not_in_this_folder() -> Iterator[None]:
+    """Ray puts the current folder first on the path of its workers: in here it is one that no stranger can fill."""
+    with contextlib.nullcontext() if HERE in sys.path else contextlib.chdir(os.sep):
+        yield
 
 
 def imported() -> Any:

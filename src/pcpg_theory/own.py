@@ -21,6 +21,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from pcpg.envs.adapters.from_module import put_on_path
 from pcpg.runs.disk import read_file
 from pcpg_theory.learners import runner
 from pcpg_theory.learners.problem import Episodic, timed
@@ -146,6 +147,7 @@ def _imported(path: Path) -> ModuleType:
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[alias] = module
+    put_on_path(path.parent)
     spec.loader.exec_module(module)
     return module
 

@@ -12,6 +12,7 @@ from gymnasium import spaces
 
 import pcpg
 from pcpg.envs import Environment
+from pcpg.envs.adapters.from_module import sources
 from pcpg.envs.adapters.names import is_adapted, outside_module
 from pcpg.envs.options import InvalidOption
 from pcpg.envs.registry import UnknownEnvironment
@@ -237,3 +238,19 @@ def test_naming_a_module_imports_nothing(place: Path) -> None:
     for env_id in (f"{place.stem}:Door", f"{place}:Door"):
         assert is_adapted(env_id) and place.stem in str(outside_module(env_id, {}))
     assert place.stem not in sys.modules
+
+
+def test_a_package_is_known_by_all_its_files_and_by_none_where_a_link_leads_out_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = f"package_{tmp_path.name}"
+    package = tmp_path / name
+    (package / "inner").mkdir(parents=True)
+    for file in ("__init__.py", "inner/__init__.py", "inner/doors.py", "inner/fast.so", "readme.txt"):
+        (package / file).touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    named = [path.relative_to(package).as_posix() for path in sources(f"{name}.inner.doors")]
+    assert named == ["__init__.py", "inner/__init__.py", "inner/doors.py", "inner/fast.so"]
+    (tmp_path / "elsewhere").mkdir()
+    (package / "more").symlink_to(tmp_path / "elsewhere", target_is_directory=True)
+    assert sources(f"{name}.inner.doors") == []

@@ -41,7 +41,10 @@ def commit() -> str | None:
     if named := os.environ.get("PCPG_COMMIT"):
         return named
     command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--abbrev=40", "--dirty", "--exclude=*"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError:  # there is no git
+        return None
     return done.stdout.strip() or None
 
 

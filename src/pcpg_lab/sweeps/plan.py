@@ -31,6 +31,7 @@ from typing import Any, NamedTuple
 
 from pcpg.config import ConfigError, check_choice
 from pcpg.engine.program import ACCELERATOR_LANES
+from pcpg.envs.adapters.from_module import put_on_path
 from pcpg.envs.host import HostEnvironment
 from pcpg.run_config import RunConfig
 from pcpg.runs.disk import read_file
@@ -81,6 +82,7 @@ def read_entries(path: Path) -> Settings:
 
 def _run(path: Path) -> Any:
     """What a Python file, given by the user, calls SWEEP."""
+    put_on_path(path.resolve().parent)
     try:
         names = runpy.run_path(str(path), run_name="sweep_file")
     except Exception as error:

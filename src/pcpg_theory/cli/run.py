@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 import numpy as np
 
 from pcpg.cli.flags import Arg
+from pcpg.machine import safe_path
 from pcpg_theory import analysis, certificate, exact, parameters, pictures, problems, tabular
 from pcpg_theory.cli import Command, DrawnCommand, MDPName, Mode, Result, SeededCommand, at_least, check_seeds, show
 from pcpg_theory.settings import Settings
@@ -236,7 +237,7 @@ class CertifyCommand(MDPCommand):
         if self.jobs == 1:
             rows = list(map(one, seeds))
         else:
-            with ProcessPoolExecutor(self.jobs, get_context("spawn")) as workers:
+            with safe_path(), ProcessPoolExecutor(self.jobs, get_context("spawn")) as workers:
                 rows = list(workers.map(one, seeds))
         held = sum(row["holds"] for row in rows)
         print(f"{held} of {len(rows)} bounds hold", file=sys.stderr)

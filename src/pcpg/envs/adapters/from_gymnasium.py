@@ -17,7 +17,7 @@ from gymnasium.envs.registration import load_env_creator
 from gymnasium.vector import VectorEnv
 
 from pcpg.config import nearest
-from pcpg.envs.adapters.from_module import arguments
+from pcpg.envs.adapters.from_module import arguments, make_findable
 from pcpg.envs.adapters.names import gymnasium_package, players_elsewhere
 from pcpg.envs.adapters.players import PlainPlayers, VectorPlayers, ended, is_alive
 from pcpg.envs.adapters.workers import WorkerPlayers
@@ -164,6 +164,8 @@ def gymnasium_env(name: str, options: Mapping[str, Any]) -> Any:
             f"Gymnasium has no environment {name!r}; {advice} For one registered by a package, put the module first: "
             f"gymnasium:my_package:{name}"
         )
+    if ":" in name:
+        make_findable(package)
     try:
         if options.get("render_mode") is not None:
             _check_render_mode(name, options["render_mode"])

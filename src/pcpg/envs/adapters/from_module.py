@@ -1,19 +1,33 @@
-"""An environment named by its module or file: my_envs:KeyDoor, or my_envs.py:KeyDoor."""
+"""An environment named by its module or file: my_envs:KeyDoor, or my_envs.py:KeyDoor.
 
+The current folder is not on the path: libraries import what they find there, plugins of JAX and Gymnasium among it,
+and a user may stand in the folder of a stranger. It is searched for the module that was named and, where that is there
+and nowhere else, put last on the path with it.
+"""
+
+import contextlib
 import copy
 import functools
 import hashlib
 import importlib
+import importlib.machinery
 import importlib.util
 import inspect
+import os
 import sys
 from collections.abc import Callable, Mapping
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from pcpg.config import nearest
 from pcpg.envs.options import InvalidOption
+
+HERE = ""
+"""The current folder at the start: an environment may change it."""
+with contextlib.suppress(OSError):
+    HERE = "" if sys.flags.safe_path else os.getcwd()
 
 
 class Copies:
@@ -89,7 +103,10 @@ def module_of(where: str) -> ModuleType:
     if path.suffix == ".py" and not path.is_file():
         raise InvalidOption(f"there is no file {where}")
     try:
-        return _of_file(path.resolve()) if path.suffix == ".py" else importlib.import_module(where)
+        if path.suffix == ".py":
+            return _of_file(path.resolve())
+        make_findable(where)
+        return importlib.import_module(where)
     except ModuleNotFoundError as error:
         if error.name != where.partition(".")[0] and error.name != where:
             raise _failed(where, error) from error
@@ -111,21 +128,50 @@ def sources(where: str) -> list[Path]:
     """The files of the module or package that importing it would run, found without importing; empty: unknown."""
     if where.endswith(".py"):
         return [Path(where).resolve()] if Path(where).is_file() else []
-    try:
-        spec = importlib.util.find_spec(where.partition(".")[0])  # of what is inside it would import the package
-    except (ImportError, ValueError):
-        return []
+    spec = _installed(where) or _here(where)
     if spec is None or not spec.origin or not spec.origin.endswith(".py"):
         return []
     path = Path(spec.origin).resolve()
-    return sorted(path.parent.rglob("*.py")) if spec.submodule_search_locations else [path]
+    if not spec.submodule_search_locations:
+        return [path]
+    found = list(path.parent.rglob("*"))
+    if any(one.is_symlink() for one in found):  # what lies behind it is not looked at
+        return []
+    return sorted(one for one in found if one.name.endswith(IMPORTED) and one.parent.name != "__pycache__")
+
+
+IMPORTED = tuple(importlib.machinery.all_suffixes())
+
+
+def _installed(where: str) -> ModuleSpec | None:
+    """Where a module is found on the path."""
+    try:
+        return importlib.util.find_spec(where.partition(".")[0])  # of what is inside it would import the package
+    except (ImportError, ValueError):
+        return None
+
+
+def _here(where: str) -> ModuleSpec | None:
+    """Where a module is found in the current folder."""
+    return importlib.machinery.PathFinder.find_spec(where.partition(".")[0], [HERE]) if HERE else None
+
+
+def make_findable(where: str) -> None:
+    """Put the current folder last on the path if the module is there and nowhere else; for what a user named."""
+    if _installed(where) is None and _here(where) is not None:
+        put_on_path(Path(HERE))
+
+
+def put_on_path(folder: Path) -> None:
+    """Find modules in a folder, but after installed ones."""
+    if str(folder) not in sys.path:
+        sys.path.append(str(folder))
 
 
 @functools.cache
 def _of_file(path: Path) -> ModuleType:
     """The module in a file, whose neighbours it can import, as if it was started by Python."""
-    if str(path.parent) not in sys.path:
-        sys.path.append(str(path.parent))
+    put_on_path(path.parent)
     known = getattr(sys.modules.get(path.stem), "__file__", None)
     if known is not None and Path(known).resolve() == path:
         return sys.modules[path.stem]

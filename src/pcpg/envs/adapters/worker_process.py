@@ -17,6 +17,7 @@ import numpy as np
 from pcpg.envs.adapters.players import PlainPlayers
 from pcpg.envs.adapters.spaces import Actions, Observations
 from pcpg.envs.host import EnvironmentFailed, Moved
+from pcpg.machine import leave_safe_path
 
 Stage = tuple[Callable[[], Any], Observations, Actions]
 """What a worker needs: how the environment is made, seen and moved."""
@@ -71,6 +72,7 @@ def said(error: BaseException) -> str:
 
 def work(pipe: connection.Connection, stage: Callable[[], Stage]) -> None:
     """Make an environment, and do what the pipe says until it says close, or until the other end is gone."""
+    leave_safe_path()
     _leave_signals_to_the_parent()
     _die_with_the_parent()
     player = None

@@ -26,6 +26,7 @@ from gymnasium.vector.utils import CloudpickleWrapper
 from pcpg.envs.adapters import worker_process
 from pcpg.envs.adapters.worker_process import Answer, Beat, Stage
 from pcpg.envs.host import EnvironmentFailed, Moved
+from pcpg.machine import safe_path
 
 START = 600.0
 """Seconds that a process has to start and to make its environment, which may load much."""
@@ -251,7 +252,8 @@ class Worker(EnvWorker):
         with warnings.catch_warnings(action="ignore"):
             arguments = {"target": worker_process.work, "args": (theirs, carried), "name": f"pcpg-{number}"}
             self.process = context.Process(**arguments, daemon=True)
-            self.process.start()
+            with safe_path():
+                self.process.start()
         theirs.close()
         _ALIVE.add(self)
 
