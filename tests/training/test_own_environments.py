@@ -13,8 +13,8 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 import pcpg
 from pcpg.api import RunWarning
-from pcpg.envs.adapters import names
 from pcpg.config import ConfigError
+from pcpg.envs.adapters import names
 from pcpg.envs.options import InvalidOption
 
 pytestmark = pytest.mark.slow

@@ -38,7 +38,7 @@ FEW = 4
 LARGEST = 2**14
 """Entries of an observation, a picture of 64 x 64 among them, that are compared with every landmark in good time."""
 AGAIN = 0.5
-"""Share of the steps with an observation of another episode, from which on starts that differ lead to the same places."""
+"""Share of steps with an observation of another episode, from which on starts that differ lead to the same places."""
 LAYOUT, LAYOUT_SHARE = 8, 0.15
 """Entries, or share of a picture, beyond which a first observation that differs from the next shows another layout."""
 PAYS = 0.05

@@ -97,7 +97,8 @@ class Display:
         if wanted is False or (quiet and wanted is None):
             yield None
             return
-        with Display(Console(stderr=True), title, None if wanted else tell) as display:
+        lines = None if wanted else lambda line: tell([line], quiet=False)
+        with Display(Console(stderr=True), title, lines) as display:
             yield display
 
     def __enter__(self) -> "Display":
