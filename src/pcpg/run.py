@@ -4,7 +4,6 @@ import contextlib
 import dataclasses
 import functools
 import os
-import shutil
 import sys
 import threading
 import warnings
@@ -37,7 +36,7 @@ from pcpg.reports.page import write_report
 from pcpg.reports.read import read_run
 from pcpg.reports.verdict import Verdict, verdict
 from pcpg.run_config import RunConfig, check_episodes_fit
-from pcpg.runs.disk import LOCK, exists
+from pcpg.runs.disk import LOCK, copy_folder, exists
 from pcpg.runs.errors import FolderTaken, NotARun
 from pcpg.runs.folder import RunFolder
 from pcpg.state import NonFinite
@@ -297,7 +296,7 @@ class Run:
         target = Path(path).absolute()
         if exists(target):
             raise FolderTaken(f"{target} is there already; choose another name")
-        shutil.copytree(self.path, target, ignore=shutil.ignore_patterns(LOCK))
+        copy_folder(self.path, target, leave=[LOCK])
         return target
 
     def __repr__(self) -> str:

@@ -274,6 +274,24 @@ def test_a_folder_that_is_a_link_is_neither_read_nor_emptied(run: Path, tmp_path
     assert (elsewhere / "000001").is_dir() and (elsewhere / "seed-0" / "events.out.tfevents.1").exists()
 
 
+@pytest.mark.parametrize("put", [as_link, as_device, as_pipe, as_socket])
+def test_a_copy_of_a_run_follows_nothing_and_is_whole_or_not_there(
+    run: Path, tmp_path: Path, put: Any, limit: None
+) -> None:
+    (tmp_path / "victim").write_text("precious")
+    loaded = pcpg.load(run)
+    (run / "cover" / "inner").mkdir()
+    put(run / "cover" / "inner" / "notes.txt", tmp_path / "victim")
+    with pytest.raises(RunError, match=r"notes\.txt: is a (link|pipe|socket|device)"):
+        loaded.save(tmp_path / "saved")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run", "victim"]
+    (run / "cover" / "inner" / "notes.txt").unlink()
+    saved = loaded.save(tmp_path / "saved")
+    theirs, ours = ({path.relative_to(at): path for at in [root] for path in root.rglob("*")} for root in (run, saved))
+    assert theirs.keys() - ours.keys() == {Path(".lock")} or theirs.keys() == ours.keys()
+    assert all(path.read_bytes() == theirs[name].read_bytes() for name, path in ours.items() if path.is_file())
+
+
 def test_a_planted_temporary_file_is_not_written_through(run: Path, tmp_path: Path) -> None:
     victim = tmp_path / "victim"
     victim.write_text("precious")

@@ -142,6 +142,37 @@ def read_file(path: Path, most: int | None = None) -> bytes:
         return file.read(size + 1)  # no more than was looked at, should it grow meanwhile
 
 
+def copy_folder(source: Path, target: Path, leave: Iterable[str] = ()) -> None:
+    """Copy a folder of plain files to a new place, whole or not at all; links are neither followed nor copied."""
+    making = temporary_name(target)
+    make_folder(target.parent)
+    with writing(target):
+        try:
+            _copy(source, making, frozenset(leave), depth=8)
+            os.rename(making, target)
+        except BaseException:
+            shutil.rmtree(making, ignore_errors=True)
+            raise
+        sync_folder(target.parent)
+
+
+def _copy(source: Path, target: Path, leave: frozenset[str], depth: int) -> None:
+    if stat.S_ISDIR(os.lstat(source).st_mode):
+        if not depth:
+            raise DamagedFile(source, "nested too deeply")
+        target.mkdir()
+        for name in sorted(os.listdir(source)):
+            if name not in leave and not name.startswith(TEMPORARY):
+                _copy(source / name, target / name, frozenset(), depth - 1)
+        return
+    with reading(source):
+        descriptor = _open_plain(source, os.O_RDONLY)
+    with open(descriptor, "rb") as read, open(target, "xb") as written:
+        shutil.copyfileobj(read, written)
+        written.flush()
+        os.fsync(written.fileno())
+
+
 def read_head(path: Path, count: int) -> tuple[bytes, int]:
     """The first bytes of a file, and how many it has."""
     with reading(path), open(_open_plain(path, os.O_RDONLY), "rb") as file:
