@@ -102,9 +102,9 @@ def train(
     rest = {"seed": seed, "seeds": seeds, "lanes": lanes, "feature_seed": feature_seed}
     made = new_config(env, algo, limits, features, options, network, config, env_options, rest, own_keywords(train))
     with workers_on(on):
-        made = made.resolved()
-        folder = start_run(made, path)
-        tell(plan(made, path), quiet=quiet)
+        folder = start_run(made := made.resolved(), path)
+        if not quiet:
+            tell(*plan(made, path))
         return _train(folder, observer, loggers, quiet=quiet, progress=progress, trust=True)
 
 
@@ -307,5 +307,6 @@ def _train(
     if not trained.finished and not trained.stopped:
         raise KeyboardInterrupt(f"training stopped; resume with pcpg.resume({str(folder.path)!r})")
     run = Run(RunFolder.open(folder.path), reward, given, trust=trust)
-    tell([*str(run.verdict).splitlines(), f"run folder: {run.path}"], quiet=quiet)
+    if not quiet:
+        tell(*str(run.verdict).splitlines(), f"run folder: {run.path}")
     return run

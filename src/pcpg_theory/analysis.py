@@ -7,7 +7,6 @@
 | E_{d*} max_a eps | `average_misspecification`  | its average along the comparator                                    |
 | norm(d*/nu)_inf  | `concentrability`           | largest density ratio                                               |
 | kappa            | `relative_condition_number` | sup_w (w' Sigma_d* w) / (w' Sigma_nu w)                             |
-| Pr_d(unknown)    | `escape_probability`        | mass of unknown pairs under an occupancy                            |
 | d*               | `comparator_distribution`   | d^{pi*}(s) x Uniform(A)                                             |
 | M^n              | `augmented_mdp`             | reward r + b^n; a_dagger (index A) in unknown states: stays, pays 1 |
 | pi_tilde^n       | `augmented_comparator`      | the comparator in known states, a_dagger elsewhere                  |
@@ -117,11 +116,6 @@ def relative_condition_number(phi: Array, d_star: Array, nu: Array) -> float:
     return float(np.linalg.eigvalsh(white.T @ sigma_star @ white)[-1])
 
 
-def escape_probability(d: Array, b: Array) -> float:
-    """Pr_d((s, a) has a positive bonus)."""
-    return float(d[b > 0.0].sum())
-
-
 class Bounds(NamedTuple):
     """The parts of the final bound on V* - max_n V^n, each already divided by its powers of (1-gamma)."""
 
@@ -203,11 +197,6 @@ def augmented_comparator(mdp: TabularMDP, b: Array, comparator: Array) -> Array:
     known = known_states(b, mdp.available)
     plain = check_policy(mdp, comparator) * known[:, None]
     return np.concatenate([plain, (~known)[:, None].astype(np.float64)], axis=1)
-
-
-def extend_policy(pi: Array) -> Array:
-    """The policy on M^n that never takes a_dagger."""
-    return np.concatenate([pi, np.zeros((len(pi), 1))], axis=1)
 
 
 def information_gain(sigmas: Array, ridge: float = 1.0) -> float:

@@ -8,8 +8,7 @@ sum of w phi phi' is the sum of the covariances). With A = diag(sqrt w) K diag(s
     theta . phi(x) = k_x' c,  c = (A + rho I)^-1 (sqrt(w) y),  norm(theta)^2 = c' A c <= W^2 by rho      (critic)
 
 The Cholesky factor of A + lambda I grows by a block for each batch of points: m^2 k flops for k new points among m,
-against m^3/3 for a new factorisation. Where m itself is too large, `nystrom` keeps a subset of inducing points, and
-`nystrom_form` states what that costs.
+against m^3/3 for a new factorisation.
 
 The swimmer is an MDP that is linear in an infinite-dimensional RKHS: at x in [0, 1] (a fine grid) against a current.
 Next states are mixtures of J bumps nu_j over the grid,
@@ -128,63 +127,6 @@ class DualRegression:
         ridge = multiplier(theta, e, W)
         coefficients = self.root * (self.vectors @ (moment / (e + ridge)))
         return DualCritic(self.kernel, self.points, coefficients, float(np.linalg.norm(theta / (e + ridge))), ridge)
-
-
-class Nystrom(NamedTuple):
-    """Finite features on inducing points: the projections psi of phi onto the span of the inducing features."""
-
-    kernel: Kernel
-    inducing: Array
-    lower: Array  # Cholesky factor of the inducing kernel matrix
-    residual: float  # max over the points it was made from of k(x, x) - norm(psi(x))^2
-
-    def features(self, points: Array) -> Array:
-        """psi [n, r]; norms are at most those of phi."""
-        cross = self.kernel(self.inducing, np.atleast_2d(points))
-        return scipy.linalg.solve_triangular(self.lower, cross, lower=True, check_finite=False).T
-
-
-def nystrom(kernel: Kernel, points: Array, tolerance: float, max_size: int = 2000) -> Nystrom:
-    """Inducing points chosen greedily (pivoted Cholesky) until every residual is at most the tolerance."""
-    points = np.atleast_2d(np.asarray(points, np.float64))
-    residual = kernel.diagonal(points).copy()
-    rows, chosen = np.zeros((min(max_size, len(points)), len(points))), []
-    while len(chosen) < len(rows):
-        pivot, k = int(np.argmax(residual)), len(chosen)
-        if residual[pivot] <= tolerance:
-            break
-        row = kernel(points[pivot : pivot + 1], points)[0] - rows[:k, pivot] @ rows[:k]
-        rows[k] = row / np.sqrt(residual[pivot])
-        residual = np.maximum(residual - rows[k] ** 2, 0.0)
-        chosen.append(pivot)
-    inducing = points[chosen]
-    lower = scipy.linalg.cholesky(kernel(inducing, inducing) + 1e-12 * np.eye(len(chosen)), lower=True)
-    return Nystrom(kernel, inducing, lower, float(residual.max(initial=0.0)))
-
-
-class ApproximateForm(NamedTuple):
-    """Bonus forms from inducing points; the true ones are within `error`."""
-
-    form: Array
-    error: float
-
-
-def nystrom_form(made: Nystrom, points: Array, weights: Array, queries: Array, ridge: float) -> ApproximateForm:
-    """psi' (sum_i w_i psi_i psi_i' + lambda I)^-1 psi + (k(x, x) - norm(psi)^2) / lambda for each query.
-
-    That is phi' (S + lambda I)^-1 phi with S built from psi. Replacing phi_i by psi_i changes S by at most
-    sum_i w_i (norm(phi_i) + norm(psi_i)) norm(phi_i - psi_i), hence the form by at most k(x, x) / lambda^2 times that.
-    """
-    psi, at = made.features(points), made.features(queries)
-    own, kept = made.kernel.diagonal(points), np.einsum("ir,ir->i", psi, psi)
-    away = np.sqrt(np.maximum(own - kept, 0.0))
-    sigma = (psi.T * weights) @ psi + ridge * np.eye(psi.shape[1])
-    white = scipy.linalg.solve_triangular(scipy.linalg.cholesky(sigma, lower=True), at.T, lower=True)
-    norms = made.kernel.diagonal(queries)
-    left_out = np.maximum(norms - np.einsum("ir,ir->i", at, at), 0.0)
-    change = float((weights * (np.sqrt(own) + np.sqrt(kept)) * away).sum())
-    form = np.einsum("ri,ri->i", white, white) + left_out / ridge
-    return ApproximateForm(form, change * float(norms.max()) / ridge**2)
 
 
 DRIFTS = (-0.10, -0.04, 0.06)  # left, rest (the current), right

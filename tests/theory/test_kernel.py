@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from sklearn.gaussian_process import kernels as other
 
 from pcpg_theory import critic, exact
-from pcpg_theory.kernel import DualCover, DualRegression, nystrom, nystrom_form
+from pcpg_theory.kernel import DualCover, DualRegression
 from pcpg_theory.kernels import RBF, Indicator, Linear, Product
 
 seeds = st.integers(0, 2**31)
@@ -86,23 +86,3 @@ def test_an_empty_cover_knows_nothing_and_visits_lower_the_form():
         dual.extend(queries, -np.ones(8))
     with pytest.raises(ValueError, match="ridge"):
         DualCover(RBF(), 0.0)
-
-
-@settings(max_examples=15, deadline=None)
-@given(seeds, st.sampled_from([1e-2, 1e-4, 1e-8]))
-def test_inducing_points_change_the_form_by_no_more_than_stated(ratios, seed, tolerance):
-    x, queries, ridge = points(seed, 80, 2), points(seed + 1, 20, 2), 0.5
-    weights = np.full(80, 1 / 80)
-    truth = DualCover(RBF(0.7), ridge).extend(x, weights).form(queries)
-    made = nystrom(RBF(0.7), x, tolerance)
-    found = nystrom_form(made, x, weights, queries, ridge)
-    assert made.residual <= tolerance and len(made.inducing) < 80
-    ratios.check("Nystrom: error of the form <= stated", np.abs(found.form - truth).max(), found.error)
-
-
-def test_far_fewer_inducing_points_are_not_good_enough():
-    """The companion: the stated error is about something."""
-    x, weights = points(0, 80, 2), np.full(80, 1 / 80)
-    truth = DualCover(RBF(0.7), 0.01).extend(x, weights).form(x)
-    few = nystrom_form(nystrom(RBF(0.7), x, 0.0, max_size=2), x, weights, x, 0.01)
-    assert np.abs(few.form - truth).max() > 1.0

@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
-from pcpg.envs.spaces import Box, Space
+from pcpg.envs.spaces import Space
 from pcpg.learners.update import Adam, adam_step, init_adam
 from pcpg.policies.off_policy import LOG_STD, DeepPolicy, Layers, Scale, init_body_for, init_layers, parts_of
 from pcpg.shapes import Array
@@ -246,8 +246,3 @@ def mean_and_log_std(outputs: jax.Array) -> tuple[jax.Array, jax.Array]:
     mean, raw = jnp.split(outputs, 2, axis=-1)
     low, high = LOG_STD
     return mean, low + 0.5 * (high - low) * (jnp.tanh(raw) + 1.0)
-
-
-def is_continuous(space: Space) -> bool:
-    """Whether actions are real."""
-    return isinstance(space, Box)

@@ -39,10 +39,8 @@ class _Stderr(logging.StreamHandler[typing.TextIO]):
         super().emit(record)
 
 
-def tell(lines: Iterable[str], *, quiet: bool) -> None:
-    """Say lines from Python, unless it should be quiet."""
-    if quiet:
-        return
+def tell(*lines: str) -> None:
+    """Say lines from Python."""
     if not LOG.handlers and not logging.getLogger().handlers:
         LOG.addHandler(_Stderr())
         LOG.setLevel(logging.INFO)

@@ -73,8 +73,9 @@ class Trained(NamedTuple):
 
 
 Observer = Callable[[Progress], bool | None]
-LEAST_MEMORY = 256_000_000  # bytes: with fewer no round begins
 """Called with the progress of a run; training stops after the round if it returns False."""
+LEAST_MEMORY = 256_000_000
+"""Bytes: with fewer free ones no round begins."""
 Say = Callable[[str], None]
 
 
