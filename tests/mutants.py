@@ -4,7 +4,7 @@
 
 Every mutant is applied to a copy of the tree in a temporary folder, and only its named tests are run there. A mutant
 that no test kills survives: it is printed, and the exit status is 1. A text that is not found exactly once in its file
-is an error, so the table in `mutants_table` follows the code.
+is an error, so the tables in `mutants_table` and `mutants_data` follow the code.
 """
 
 import argparse
@@ -18,7 +18,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import SimpleQueue
 
-from tests.mutants_table import MUTANTS, Mutant
+from tests import mutants_data, mutants_table
+from tests.mutants_table import Mutant
+
+MUTANTS = mutants_table.MUTANTS + mutants_data.MUTANTS
 
 ROOT = Path(__file__).resolve().parents[1]
 COPIED = ("src", "tests", "pyproject.toml", "benchmarks")

@@ -30,6 +30,7 @@ import numpy as np
 
 from pcpg_theory import critic, exact, problems, tabular
 from pcpg_theory.analysis import augmented_comparator, augmented_mdp
+from pcpg_theory.from_data import FromMoves, Recorder, certify_moves
 from pcpg_theory.mdp import Array, Index, TabularMDP
 from pcpg_theory.npg import known_states
 from pcpg_theory.samplers import Policies, Simulator, discounted_sums, reset
@@ -93,6 +94,8 @@ def certify(
     seed: int = 0,
 ) -> Certificate:
     """The best certificate of a run that kept its iterates, against an optimal comparator."""
+    if mdp.r[mdp.available].max() > 1.0:
+        raise ValueError(f"rewards must lie in [0, 1], as the bonus assumes, got {mdp.r.max():g}: divide them")
     if len(found.improvements) != len(found.rounds):
         raise ValueError("the run must have kept its iterates: tabular.run(..., keep_iterates=True)")
     best = exact.optimal_policy(mdp)
@@ -120,15 +123,27 @@ def certify(
     )
 
 
+class CertifiedRun(NamedTuple):
+    """A run of a problem with both of its certificates."""
+
+    mdp: str
+    steps: int
+    by_terms: Certificate
+    from_data: FromMoves | None  # None: an exact run plays nothing
+
+
 def certified_run(
     name: str, horizon: int | None, mode: Mode, seed: int, delta: float, **options: object
-) -> tuple[Certificate, str, int]:
-    """A run of a problem of `pcpg theory run` with options other than its preset's: certificate, MDP, samples."""
+) -> CertifiedRun:
+    """A run of a problem of `pcpg theory run` with options other than its preset's, and its certificates."""
     problem, settings = problems.make(name, horizon, seed, mode)
-    settings = replace(settings, **options)
-    found = tabular.run(problem.mdp, problem.phi, settings, mode, seed, keep_iterates=True)
-    made = certify(problem.mdp, problem.phi, settings, found, delta=delta, seed=seed)
-    return made, problem.name, found.steps
+    mdp, settings = problem.mdp, replace(settings, **options)
+    oracle = tabular.Oracle(mdp, tabular.primal_features(mdp, problem.phi, settings), settings, mode, seed)
+    oracle.sim = sim = Recorder(mdp, np.random.default_rng(seed))
+    found = tabular.run_oracle(oracle, keep_iterates=True)
+    made = certify(mdp, problem.phi, settings, found, delta=delta, seed=seed)
+    played = None if mode == "exact" else certify_moves(sim, mdp, found.pi, delta, seed=seed)
+    return CertifiedRun(problem.name, found.steps, made, played)
 
 
 def _round(

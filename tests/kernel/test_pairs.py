@@ -107,6 +107,19 @@ def test_from_the_weights_before_the_diagonal_design_gets_no_worse_and_its_gap_b
     assert -1e-6 <= exact.log_det - ours.log_det - (20 - visits.any(0).sum()) * np.log(1e-3) <= ours.gap
 
 
+@pytest.mark.parametrize("kind", ["d-optimal", "uniform"])
+def test_the_gap_is_the_largest_slope_of_the_sum_of_logs_less_the_mean_one(kind):
+    rng = np.random.default_rng(3)
+    visits = rng.dirichlet(np.full(8, 0.3), size=5)
+    design = diagonal_design(visits, 1e-3, kind, first=np.full(5, 0.2), iterations=3)
+    step, at = 1e-6, design.weights
+    slopes = [
+        (np.log((at + step * one) @ visits + 1e-3).sum() - np.log((at - step * one) @ visits + 1e-3).sum()) / (2 * step)
+        for one in np.eye(5)
+    ]
+    np.testing.assert_allclose(design.gap, np.max(slopes) - at @ slopes, rtol=1e-4)
+
+
 def test_uniform_weights_are_what_they_say_and_no_member_has_no_weights():
     design = diagonal_design(np.eye(4)[:3], 1e-3, "uniform")
     np.testing.assert_array_equal(design.weights, np.full(3, 1 / 3))

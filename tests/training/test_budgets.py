@@ -169,6 +169,13 @@ def test_no_round_is_begun_that_would_likely_end_after_the_time() -> None:
     assert not early.ends_exploration(state(EXPLORE).ledger, has_task=False)
 
 
+def test_what_was_spent_before_anything_was_explored_is_no_part_of_its_share() -> None:
+    budget = Budget(Limits(steps=200))  # of which 100 are spent
+    assert budget.ends_exploration(state(EXPLORE).ledger, has_task=True)
+    assert not budget.ends_exploration(state(EXPLORE).ledger, has_task=True, begun=0.1)  # until 0.55
+    assert budget.ends_exploration(state(EXPLORE).ledger.noted(env_steps=110), has_task=True, begun=0.1)
+
+
 def test_a_target_ends_a_seed_in_any_phase() -> None:
     for phase in (EXPLORE, EXPLOIT):
         assert Budget(Limits(until=1.0)).why_over(state(phase).ledger) == "target"

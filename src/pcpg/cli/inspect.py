@@ -38,7 +38,7 @@ class Evaluate:
     json: JsonFlag = False
 
     def __call__(self, console: Console) -> int:
-        run = _run_to_play(self.dir, console, self.episodes, self.trust)
+        run = run_to_play(self.dir, console, self.episodes, self.trust)
         played = run.evaluate(self.episodes, greedy=self.greedy, best=self.best)
         result = {
             "run": run.folder.name,
@@ -172,7 +172,7 @@ class Video:
         if self.best and self.member is not None:
             raise Mistake("give either --best or --member, not both")
         path = Path(self.out).absolute()  # before an environment runs, which may change the current folder
-        run = _run_to_play(self.dir, console, self.episodes, self.trust)
+        run = run_to_play(self.dir, console, self.episodes, self.trust)
         with loading(console):
             from pcpg.play import check_video, chosen_policies, record, write_video
         check_video(path)
@@ -213,7 +213,7 @@ class Export:
 
     def __call__(self, console: Console) -> int:
         out = Path(self.out).absolute()
-        run = _run_to_play(self.dir, console, 100 if self.episodes is None else self.episodes, self.trust)
+        run = run_to_play(self.dir, console, 100 if self.episodes is None else self.episodes, self.trust)
         with loading(console):
             save = load(EXPORTER)
         played = {"seed": self.seed, "episodes": self.episodes, "greedy": self.greedy}
@@ -240,7 +240,7 @@ class Envs:
         return tell(console, self.json, envs_table(entries), {"envs": listing})
 
 
-def _run_to_play(path: str, console: Console, episodes: int, trust: bool) -> "Run":
+def run_to_play(path: str, console: Console, episodes: int, trust: bool) -> "Run":
     """The run in a folder, for so many episodes; a notice if it is not finished."""
     if episodes < 1:
         raise Mistake(f"episodes must be at least 1, got {episodes}")

@@ -201,6 +201,7 @@ COMMANDS: dict[str, Command] = {
     "tune": Command("pcpg_lab.cli.sweep:Tune", "Find good settings with Optuna; each trial is a cell."),
     "resume": Command("pcpg.cli.train:Resume", "Resume an interrupted run, with the same result."),
     "evaluate": Command("pcpg.cli.inspect:Evaluate", "Play fresh episodes with the final policy of each seed."),
+    "certify": Command("pcpg_theory.cli.certify:Certify", "Bound a run's gap to the best policy from its data alone."),
     "show": Command("pcpg.cli.inspect:Show", "Show where the policies of a cover go: visits by grid cell."),
     "verify": Command("pcpg.cli.inspect:Verify", "Check a run folder for missing or corrupted files."),
     "report": Command("pcpg.cli.inspect:Report", "Write a report of one or more runs as an HTML page."),

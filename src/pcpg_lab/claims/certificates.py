@@ -130,9 +130,10 @@ def run_case(case: Case, delta: float, out: Path, jobs: int, command: str) -> Re
 def certify(job: Job, boss: Boss) -> Outcome:
     """One run of a case and its certificate."""
     started = time.process_time()
-    made, mdp, _ = certificate.certified_run(
+    found = certificate.certified_run(
         job["mdp"], job["horizon"], "sampled", job["seed"], job["delta"], **job["options"]
     )
+    made, mdp = found.by_terms, found.mdp
     numbers = {key: round(float(getattr(made, key)), 6) for key in NUMBERS}
     terms = {key: round(float(value), 6) for key, value in made.measured._asdict().items()}
     run = {"seed": job["seed"], "mdp": mdp, "holds": bool(made.holds), **numbers, "terms": terms}

@@ -251,8 +251,19 @@ class CertifyCommand(MDPCommand):
             "median": _medians(rows, NUMBERS),
             "measured": _medians([row["measured"] for row in rows], TERMS),
             "theorem": _medians([row["theorem"] for row in rows], TERMS),
+            "from_data": self._from_data(rows),
             "rows": rows,
         }
+
+    @staticmethod
+    def _from_data(rows: list[Result]) -> Result | None:
+        """The certificates from data alone: medians, and how many hold; None for exact runs, which have no data."""
+        alone = [row["from_data"] for row in rows]
+        if alone[0] is None:
+            return None
+        below = sum(one["bound"] < row["trivial"] for one, row in zip(alone, rows, strict=True))
+        held = sum(one["holds"] for one in alone)
+        return _medians(alone, ("bound", "upper", "lower")) | {"hold": held, "below_trivial": below}
 
     @staticmethod
     def render(result: Result) -> None:
@@ -265,6 +276,11 @@ class CertifyCommand(MDPCommand):
         )
         columns = ("term", "measured|.4g", "theorem, with measured inputs|.4g")
         show(title, columns, [(key, *(side[key] for side in terms)) for key in TERMS])
+        if (alone := result["from_data"]) is not None:
+            rows = [("by P, r and the best policy", median["bound"], result["hold"], result["below_trivial"])]
+            rows += [("from data alone", alone["bound"], alone["hold"], alone["below_trivial"])]
+            columns = ("certificate", "bound|.4g", f"holds, of {result['runs']}", f"below {median['trivial']:.4g}")
+            show(f"V* {median['optimal']:.4g}, from data at most {alone['upper']:.4g}", columns, rows)
 
 
 def _medians(rows: list[Result], keys: tuple[str, ...]) -> dict[str, float]:
@@ -273,8 +289,8 @@ def _medians(rows: list[Result], keys: tuple[str, ...]) -> dict[str, float]:
 
 def _one(command: CertifyCommand, seed: int) -> Result:
     asked = {name: value for name in ("M", "estimate") if (value := getattr(command, name)) is not None}
-    made, name, steps = certificate.certified_run(
-        command.mdp, command.horizon, command.mode, seed, command.delta, **asked
-    )
+    run = certificate.certified_run(command.mdp, command.horizon, command.mode, seed, command.delta, **asked)
+    made, played = run.by_terms, run.from_data
     parts = {"measured": made.measured._asdict(), "theorem": made.theorem._asdict(), "holds": made.holds}
-    return {"seed": seed, "mdp": name, "steps": steps, **made._asdict(), **parts}
+    alone = None if played is None else played._asdict() | {"holds": made.gap <= played.bound + 1e-9}
+    return {"seed": seed, "mdp": run.mdp, "steps": run.steps, **made._asdict(), **parts, "from_data": alone}
