@@ -49,6 +49,8 @@ from pcpg_lab.sweeps.status import SweepFolder, status_of
 from pcpg_lab.sweeps.sweep import run_sweep
 from pcpg_lab.sweeps.table import write_page, write_tables
 from pcpg_lab.sweeps.tune import tune
+from pcpg_theory.certify_run import upper_of
+from pcpg_theory.optimism import Range
 from tests.damage import WAYS, add, forge, forge_plain, mix, swap
 from tests.programs import shared_programs
 
@@ -233,12 +235,18 @@ def ask_resume(path: Path, said: list[str]) -> Any:
     return {file.name: file.read_bytes() for file in [*files, *sorted((path / "cover").glob("[0-9]*.safetensors"))]}
 
 
+def ask_certify(path: Path, said: list[str]) -> Any:
+    run = pcpg.load(path)
+    return [upper_of(run, seed, Range(-1.0, 5.0), 0.05, 3, markov=True)[0] for seed in run.finished_seeds]
+
+
 QUESTIONS: dict[str, Asked] = {
     "load": ask_load,
     "report": ask_report,
     "show": ask_show,
     "verify": ask_verify,
     "exploit": ask_exploit,
+    "certify": ask_certify,
 }
 
 

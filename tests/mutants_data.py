@@ -406,4 +406,81 @@ THEORY = (
         REWARD_FREE,
     ),
 )
-MUTANTS = EIGHT + KEPT + AROUND + DEEP + THEORY
+OPTIMISM, FROM_DATA, OF_RUN = "pcpg_theory/optimism.py", "pcpg_theory/from_data.py", "pcpg_theory/certify_run.py"
+BOUNDS, CERTIFIED = ("theory/test_optimism.py",), ("theory/test_from_data.py",)
+CERTIFICATES = (
+    Mutant("data: a bound of the mean alone", OPTIMISM, ".sum(-1) - c)", ".sum(-1))", BOUNDS),
+    Mutant("data: no union over steps", OPTIMISM, "* (steps or 1) / delta)", "/ delta)", BOUNDS),
+    Mutant(
+        "data: shares of states that sum to more than one",
+        OPTIMISM,
+        "data.num_actions + 2.0",
+        "data.num_actions + 1.0",
+        BOUNDS,
+    ),
+    Mutant(
+        "data: not at every time",
+        OPTIMISM,
+        "threshold = table.slack + np.log(2.0 * np.sqrt(",
+        "threshold = table.slack + np.log(1.0 + 0 * np.sqrt(",
+        BOUNDS,
+    ),
+    Mutant(
+        "data: what was never tried is worth nothing",
+        OPTIMISM,
+        "Q = np.full(data.num_states * data.num_actions, top)",
+        "Q = np.zeros(data.num_states * data.num_actions)",
+        BOUNDS,
+    ),
+    Mutant("data: ends go on", OPTIMISM, "np.where(table.after < 0, 0.0, V[table.after])", "V[table.after]", BOUNDS),
+    Mutant("data: the last values of all", OPTIMISM, "np.stack(found[::-1])", "np.stack(found)", BOUNDS),
+    Mutant(
+        "data: largest reward for the largest value",
+        OPTIMISM,
+        "max(self.high * weight, 0.0), self.most",
+        "self.high, self.most",
+        BOUNDS,
+    ),
+    Mutant(
+        "data: starts as if all were known", OPTIMISM, "* 2.0 / delta)\n    start", "* 1e-9 / delta)\n    start", BOUNDS
+    ),
+    Mutant("Bernstein: without its range", OPTIMISM, "7.0 * (largest - least) * log", "7.0 * log", BOUNDS),
+    Mutant(
+        "Bernstein: variance unscaled",
+        OPTIMISM,
+        "values.var(ddof=1) * log / n)",
+        "values.var(ddof=1) * log) / n",
+        BOUNDS,
+    ),
+    Mutant("moves: behind an end", FROM_DATA, "~self._terminal[s]\n", "s >= 0\n", CERTIFIED),
+    Mutant(
+        "moves: states by their names",
+        FROM_DATA,
+        "number[self.order] = np.arange(len(self.order))",
+        "number[np.sort(self.order)] = np.arange(len(self.order))",
+        CERTIFIED,
+    ),
+    Mutant("a run: no share for the second bound", OF_RUN, "delta / (2 * len(seeds))", "delta / len(seeds)", CERTIFIED),
+    Mutant(
+        "a run: a cut is an end",
+        OF_RUN,
+        "one.terminated for one in episodes",
+        "one.terminated | one.truncated for one in episodes",
+        CERTIFIED,
+    ),
+    Mutant(
+        "a run: r_max is not checked",
+        OF_RUN,
+        "declared.check(np.concatenate([one.rewards",
+        "declared.check(0 * np.concatenate([one.rewards",
+        CERTIFIED,
+    ),
+    Mutant(
+        "a run: actions that were tried alone",
+        OF_RUN,
+        "actions.astype(np.int64), space.n",
+        "actions.astype(np.int64), int(actions.max()) + 1",
+        CERTIFIED,
+    ),
+)
+MUTANTS = EIGHT + KEPT + AROUND + DEEP + THEORY + CERTIFICATES

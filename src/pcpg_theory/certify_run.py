@@ -56,7 +56,7 @@ def certify_run(
         found.append(
             FromData(
                 *(seed, max(upper - lower, 0.0), upper, lower, largest - least, largest, float(returns.mean())),
-                *(episodes, int(data.count.sum()), data.num_states, tried),
+                *(episodes, int(data.met.sum()), data.num_states, tried),
             )
         )
     return found

@@ -76,7 +76,7 @@ class Data(NamedTuple):
     action: Index  # [k]
     after: Index  # [k] the next state; -1: the episode terminated
     reward: Array  # [k]
-    count: Array  # [k]
+    met: Array  # [k] how often
     first: Index  # [starts] states in which episodes began
     began: Array  # [starts] how often
     num_states: int
@@ -89,7 +89,7 @@ class _Table(NamedTuple):
     row: Index  # [pairs] state * actions + action
     after: Index  # [pairs, K]
     reward: Array
-    count: Array
+    met: Array
     slack: Array  # [pairs] ln(1 / share of the pair in the union over pairs)
 
 
@@ -164,31 +164,29 @@ def optimism(
     if (steps is None) == (gamma is None):
         raise ValueError("there must be steps or a discount, and not both")
     table = _tabled(data)
-    threshold = table.slack + np.log(2.0 * np.sqrt(table.count.sum(-1) + 1.0) * (steps or 1) / delta)
+    threshold = table.slack + np.log(2.0 * np.sqrt(table.met.sum(-1) + 1.0) * (steps or 1) / delta)
 
     def backed_up(V: Array, discount: float, top: float) -> Array:
         ahead = np.where(table.after < 0, 0.0, V[table.after])
         Q = np.full(data.num_states * data.num_actions, top)
-        Q[table.row] = upper_mean(table.count, np.minimum(table.reward + discount * ahead, top), top, threshold)
+        Q[table.row] = upper_mean(table.met, np.minimum(table.reward + discount * ahead, top), top, threshold)
         return Q.reshape(data.num_states, data.num_actions)
 
-    if steps is not None:
-        V, found = np.zeros(data.num_states), []
-        for left in range(1, steps + 1):
+    found: list[Array] = []
+    if gamma is None:
+        V, top = np.zeros(data.num_states), declared.largest(steps or 0)
+        for left in range(1, (steps or 0) + 1):
             found.append(backed_up(V, 1.0, declared.largest(left)))
             V = found[-1].max(-1)
-        top, Q = declared.largest(steps), np.stack(found[::-1])
     else:
-        assert gamma is not None
         top = declared.largest(1.0 / (1.0 - gamma))
         V, old = np.full(data.num_states, top), np.full(data.num_states, np.inf)
         while np.abs(V - old).max() > 1e-9 * top:  # from above: every iterate is a bound
-            old, Q = V, backed_up(V, gamma, top)
-            V = Q.max(-1)
-        Q = Q[None]
+            found = [backed_up(V, gamma, top)]
+            V, old = found[0].max(-1), V
     starts = np.log(2.0 * np.sqrt(data.began.sum() + 1.0) * 2.0 / delta)
     start = upper_mean(data.began[None], V[data.first][None], top, np.array([starts]))
-    return Optimism(float(start[0]), Q)
+    return Optimism(float(start[0]), np.stack(found[::-1]))
 
 
 def _tabled(data: Data) -> _Table:
@@ -197,7 +195,7 @@ def _tabled(data: Data) -> _Table:
     pairs, begin, number = np.unique(row[order], return_index=True, return_counts=True)
     place = np.repeat(np.arange(len(pairs)), number), np.arange(len(row)) - np.repeat(begin, number)
     after, reward, count = (np.zeros((len(pairs), int(number.max(initial=1)))) for _ in range(3))
-    after[place], reward[place], count[place] = data.after[order], data.reward[order], data.count[order]
+    after[place], reward[place], count[place] = data.after[order], data.reward[order], data.met[order]
     k = pairs // data.num_actions + 2.0  # the first share, a half, is that of the starts
     return _Table(pairs, after.astype(np.int64), reward, count, np.log(k * (k + 1.0) * data.num_actions))
 

@@ -12,6 +12,7 @@ from pcpg_theory import certificate, exact, problems, tabular
 from pcpg_theory.certify_run import numbered
 from pcpg_theory.from_data import Recorder, certify_moves
 from pcpg_theory.mdp import TabularMDP, random_mdp
+from pcpg_theory.optimism import bernstein
 from tests.old_runs import unpacked
 from tests.same_bits import BASE
 
@@ -41,7 +42,7 @@ def test_a_run_is_recorded_as_it_moves_but_for_what_follows_the_end_of_an_episod
     for s, a, y in log:
         key = order.index(s), a, -1 if mdp.terminal[y] else order.index(y), mdp.r[s, a]
         total[key] = total.get(key, 0) + 1
-    rows = zip(data.state, data.action, data.after, data.reward, data.count, strict=True)
+    rows = zip(data.state, data.action, data.after, data.reward, data.met, strict=True)
     assert {(int(s), int(a), int(y), r): n for s, a, y, r, n in rows} == total
     assert (data.num_states, data.num_actions) == (len(order), mdp.num_actions) and mdp.terminal.any()
 
@@ -107,7 +108,9 @@ def test_the_command_bounds_the_gap_of_a_run_by_its_own_data(folders: Any, cli: 
     assert found["upper"] >= 4.0 >= found["mean_return"] >= found["lower"], "the lock is worth 4"
     assert found["bound"] == pytest.approx(found["upper"] - found["lower"])
     assert found["trivial"] == pytest.approx(5 + 3 * 0.51) and found["episodes"] == 500
-    kept = list(pcpg.load(folders("pcpg-replay")).kept_episodes())
+    run = pcpg.load(folders("pcpg-replay"))
+    assert found["lower"] == pytest.approx(bernstein(run.evaluate(500).returns[0], -1.53, 5.0, 0.025))
+    kept = list(run.kept_episodes())
     assert found["transitions"] == sum(len(episode.rewards) for episode in kept)
     assert found["states"] == len({x.tobytes() for episode in kept for x in episode.observations[:-1]})
 
@@ -134,7 +137,7 @@ def test_transitions_are_numbered_as_the_episodes_tell_them(folders: Any) -> Non
             total[key] = total.get(key, 0) + 1
     left = {s for s, *_ in total} | {y for _, _, y, _ in total if y >= 0}
     rank = {-1: -1} | {old: new for new, old in enumerate(sorted(left))}  # ends are no states
-    rows = zip(data.state, data.action, data.after, data.reward, data.count, strict=True)
+    rows = zip(data.state, data.action, data.after, data.reward, data.met, strict=True)
     found = {(int(s), int(a), int(y), r): n for s, a, y, r, n in rows}
     assert found == {(rank[s], a, rank[y], r): n for (s, a, y, r), n in total.items()}
     assert is_listed and data.num_actions == 4 and data.began.sum() == len(episodes) and data.first.tolist() == [0]

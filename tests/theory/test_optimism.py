@@ -114,6 +114,18 @@ def test_what_was_never_tried_and_what_ends_an_episode():
     assert optimism(other, Range(high=2.0, most=3.0), 0.1, steps=7).Q.max() == 3.0
 
 
+def test_the_union_is_over_pairs_by_when_their_state_was_met_and_over_steps():
+    first, ends = np.array([5]), np.array([-1, -1])
+    data = data_of(np.array([5, 4]), np.array([1, 0]), ends, np.array([1.0, 0.0]), first, 3, np.array([40, 60]))
+    Q, share = optimism(data, Range(), 0.1, steps=2).Q, {0: 1 / 6, 1: 1 / 12}  # 1 / (k (k + 1)), a half for the starts
+    for state, action, reward, n in ((0, 1, 1.0, 40), (1, 0, 0.0, 60)):
+        limit = np.log(2 * np.sqrt(n + 1) * 3 * 2 / (0.1 * share[state]))
+        [expected] = upper_mean(np.array([[n]]), np.array([[reward]]), 1.0, np.array([limit]))
+        assert Q[1, state, action] == pytest.approx(expected)
+    top = np.array([[1.0]]), Q[0, :1].max(-1, keepdims=True), 2.0, np.array([np.log(2 * np.sqrt(2) * 2 / 0.1)])
+    assert optimism(data, Range(), 0.1, steps=2).start == pytest.approx(upper_mean(*top)[0])
+
+
 def test_states_are_numbered_as_they_are_met_so_that_their_number_need_not_be_known():
     data = data_of(np.array([7, 2]), np.array([1, 0]), np.array([2, 9]), np.array([0.0, 1.0]), np.array([7]), 2)
     assert data.num_states == 3 and data.first.tolist() == [0]
