@@ -38,7 +38,7 @@ SMALL: dict[str, Any] = {
     "offline_updates": 300,
     "explore": {
         **{"visit_episodes": 8, "num_groups": 8, "max_policies": 3, "patience": 3},
-        **{"min_value": 0.4, "num_episodes": 8, "backups": 20, "num_features": 16},
+        **{"min_value": 0.4, "num_episodes": 8, "backups": 20, "num_features": 16, "cover": 2},
     },
     "exploit": {"num_rounds": 2, "visit_episodes": 8, "backups": 20},
     "replay": {"capacity": 400, "max_landmarks": 64},

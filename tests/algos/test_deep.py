@@ -1,11 +1,17 @@
 """What kept data say about a task: what counts as a success, how far targets look, and which episodes are the best."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
+from pcpg.algos.deep_cover import no_members
 from pcpg.algos.deep_task import FEWEST_BEST, best_places, scores, task_of
 from pcpg.envs.spaces import Box
+from pcpg.learners.novelty import fitted
+from pcpg.learners.off_policy import init_learner, init_params, policy_of
 from pcpg.learners.transitions import Episodes, Transitions
+from pcpg.policies.off_policy import Scale
 
 RNG = np.random.default_rng(0)
 
@@ -89,3 +95,31 @@ def test_the_best_places_are_whole_episodes_above_average_and_few_of_the_others(
     better = np.concatenate([np.arange(60, 0, -1.0), np.full(40, -1.0)])
     assert len(best_places(data, better, 4_000)) == 4_000
     assert len(best_places(data, better, 500)) == 500
+
+
+# The explorers as a cover.
+
+
+def test_a_full_cover_gives_up_the_policy_whose_visits_the_others_have_made():
+    rng = np.random.default_rng(0)
+    middles = np.array([[-2.0, 0.0], [2.0, 0.0], [2.0, 0.1], [0.0, 2.0]])
+    lengths, data = np.full(4, 50, np.int32), Transitions(Box(-9, 9, (2,)), Box(-1.0, 1.0, (1,)))
+    seen = np.repeat(middles, 51, axis=0) + rng.normal(size=(204, 2)) * [[0.1, 0.1]]
+    zeros = np.zeros(200, np.float32)
+    data.add(Episodes(seen.astype(np.float32), zeros[:, None], zeros, zeros > 0, lengths, np.zeros(4, np.int8)))
+    novelty = fitted(rng, data.observations, 256, 0.5)
+    like = policy_of(
+        init_learner(made := init_params(rng, Box(-9, 9, (2,)), Box(-1.0, 1.0, (1,)), hidden=(4,), critics=1)).params,
+        *(made, Scale(np.zeros(2, np.float32), np.ones(2, np.float32)), Box(-1.0, 1.0, (1,)), 0.1, 0.0),
+    )
+    members = no_members(like, 3)
+    for i in range(4):
+        policy = dataclasses.replace(like, temperature=np.array(i, np.float32))
+        members = members.with_member(policy, 50 * i, 50 * i + 50, data, novelty)
+        assert members.weights[: int(members.size)].sum() == pytest.approx(1)
+        assert np.ptp(members.weights[:2]) < 0.05 or i != 1, "two that never meet count the same"
+    assert sorted(members.policies.temperature.tolist()) in ([0, 1, 3], [0, 2, 3])
+    drawn = [members.draw(rng, 100) for _ in range(400)]
+    assert np.mean([length == 0 for _, length in drawn]) == pytest.approx(0.5, abs=0.1)
+    assert max(length for _, length in drawn) <= 99
+    assert {float(policy.temperature) for policy, _ in drawn} == set(members.policies.temperature.tolist())

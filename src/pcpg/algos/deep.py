@@ -17,6 +17,7 @@ import numpy as np
 
 from pcpg.algorithm1 import Explored
 from pcpg.algorithms import Assets, Bound, World
+from pcpg.algos.deep_cover import Members, no_members
 from pcpg.algos.deep_learn import Learning, OfAgent
 from pcpg.algos.deep_play import Playing, measured
 from pcpg.algos.deep_settings import DeepConfig
@@ -38,6 +39,7 @@ class Own(NamedTuple):
     explorer: OfAgent | None
     scale: Scale  # of observations
     novelty: Novelty | None
+    members: Members | None  # the cover
     scaled_at: np.ndarray  # int64, transitions there were when observations were last scaled
     counted: np.ndarray  # int64, transitions that the bonus knows
     reward_scale: np.ndarray  # float64, the largest size of a reward that the learners know of
@@ -95,6 +97,7 @@ class DeepAgent(Bound[Own]):
             explorer=learning.explorer(seed) if has_explorer else None,
             scale=learning.no_scale(),
             novelty=no_novelty(size, explore.num_features) if has_explorer else None,
+            members=self._no_members() if has_explorer else None,
             scaled_at=none,
             counted=none,
             reward_scale=np.ones(()),
@@ -133,7 +136,8 @@ class DeepAgent(Bound[Own]):
         if is_offline and self.config.offline_updates:
             return await self._offline(state)
         players = self._players(state)
-        played = await self.playing.played(state, self._policies(state), players)
+        policies, before = self._policies(state), kept.size
+        played = await self.playing.played(state, policies, players, own.members)
         seen = measured(self.env, played, players)
         check_visits(state, seen)
         episodes = Episodes.of(played, players)
@@ -143,6 +147,7 @@ class DeepAgent(Bound[Own]):
         state = self._noted(state._replace(own=own), task)
         new = int(episodes.lengths.sum())
         state, metrics = await self.learning.round(state, task, new)
+        state = self._covered(state, policies[EXPLORER], players, before)
         state, more = self._judged(state, seen, players)
         return state, Report(plain(more | metrics), DeepPart(episodes))
 
@@ -157,6 +162,18 @@ class DeepAgent(Bound[Own]):
         is_over = self.config.budget <= self.env.max_steps
         state = state._replace(best_policy=policy)
         return state.noted(phase=DONE) if is_over else state, Report(plain(more | metrics))
+
+    def _no_members(self) -> Members | None:
+        capacity, learning = self.config.explore.cover, self.learning
+        return no_members(learning.policy(learning.fresh(0, 1), learning.no_scale()), capacity) if capacity else None
+
+    def _covered(self, state: State, explorer: DeepPolicy, players: np.ndarray, before: int) -> State:
+        """The state whose cover has the explorer that played."""
+        own, kept = state.own, state.own.data
+        if own.members is None or own.novelty is None or not (players == EXPLORER).any():
+            return state
+        members = own.members.with_member(explorer, before, kept.size, kept, own.novelty)
+        return state._replace(own=own._replace(members=members))
 
     def _players(self, state: State) -> np.ndarray:
         """Who plays each episode of this round."""

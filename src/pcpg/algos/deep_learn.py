@@ -35,8 +35,8 @@ UPDATES = 256
 """Updates of one call of the program."""
 MOST_BYTES = 32_000_000
 """Of the minibatches of one call."""
-POOL = 16_384
-"""Transitions whose bonus is computed in a round; the explorer's minibatches are drawn from them."""
+POOL = 4_096
+"""Transitions whose bonus is computed in a round, beside the newest; the explorer's minibatches are drawn from them."""
 LIMIT = 1e6
 """Bound of the explorer's values."""
 TEMPERATURE, EPSILON = 0.003, 0.1
@@ -167,7 +167,10 @@ class Learning:
         """The explorer's updates: the bonus of all data so far plus the reward."""
         own, kept, explore = state.own, state.own.data, self.config.explore
         rng, batch = Draws(state.seed, state.round).of(Stream.LEARN), self.config.learn.batch
-        pool = np.arange(kept.size) if kept.size <= POOL else rng.integers(kept.size, size=POOL)
+        pool = np.arange(kept.size)
+        if kept.size > POOL:  # what is new is learned from at once
+            new = min(POOL, int(kept.each("lengths")[-self.config.num_episodes :].sum()))
+            pool = np.concatenate([pool[-new:], rng.integers(kept.size, size=POOL)])
         novelty: Novelty = own.novelty
         power = 0.5 if explore.bonus_form == "root" else 1.0
         bonus = novelty.bonus(kept.observations[kept.landing_rows(pool)], novelty.inverse_root(), power)

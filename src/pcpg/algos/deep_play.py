@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from pcpg.algorithms import World
+from pcpg.algos.deep_cover import Members
 from pcpg.algos.on_data import Episodes, is_finite
 from pcpg.cover.cover import RollIn
 from pcpg.data import Draws, Stream
@@ -18,6 +19,7 @@ from pcpg.engine.together import Shared
 from pcpg.envs.host import HostEnvironment, locating
 from pcpg.envs.protocol import Environment
 from pcpg.envs.spaces import Box
+from pcpg.learners.transitions import EXPLORER
 from pcpg.policies.distributions import Distribution, for_space
 from pcpg.policies.off_policy import DeepPolicy, squashed_gaussian
 from pcpg.shapes import Array
@@ -41,13 +43,20 @@ class Playing:
         self.env, self.num_episodes = world.env, num_episodes
         self.collect = Shared(self._on_host if isinstance(self.env, HostEnvironment) else self._program(world.lanes))
 
-    async def played(self, state: SeedState[Any], policies: dict[int, DeepPolicy], players: np.ndarray) -> Episodes:
-        """The episodes, [T, E, ...], real actions as the environment takes them."""
+    async def played(
+        self, state: SeedState[Any], policies: dict[int, DeepPolicy], players: np.ndarray, members: Members | None
+    ) -> Episodes:
+        """The episodes, [T, E, ...], real actions as the environment takes them; the explorer's roll in by a cover."""
         each = [policies[int(player)] for player in players]
-        stacked = jax.tree.map(lambda *leaves: np.stack([np.asarray(leaf) for leaf in leaves]), *each)
         length = np.full(self.num_episodes, self.env.max_steps, np.int32)
+        if members is not None and int(members.size):
+            rng = Draws(state.seed, state.round).of(Stream.POOL)
+            for episode in np.flatnonzero(players == EXPLORER):
+                each[episode], length[episode] = members.draw(rng, self.env.max_steps)
+        stacked = jax.tree.map(lambda *leaves: np.stack([np.asarray(leaf) for leaf in leaves]), *each)
         ledger, params = state.ledger, self.env.instance(state.seed)
-        return await self.collect(PlayInputs(ledger.seed, ledger.round, params, each[0], RollIn(stacked, length)))
+        after = policies[EXPLORER]
+        return await self.collect(PlayInputs(ledger.seed, ledger.round, params, after, RollIn(stacked, length)))
 
     def _program(self, lanes: int) -> Programs[PlayInputs, Episodes]:
         env, space = self.env, self.env.action_space

@@ -85,11 +85,13 @@ class DeepExploreConfig:
     """Weight of the bonus, whose mean over the data is 1."""
     task_share: float = 0.75
     """Share of the episodes for the task policy once a reward was met."""
+    cover: int = 0
+    """Explorers that are kept as a cover, weighted D-optimally, into which half of its episodes roll in; 0: none."""
 
     def __post_init__(self) -> None:
         positive(self, "learning_rate", "num_features")
         within(self, "task_share", 0.0, 1.0)
-        for name in ("updates", "bandwidth", "reward_coef"):
+        for name in ("updates", "bandwidth", "reward_coef", "cover"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} must be 0 or more, got {getattr(self, name)}")
 

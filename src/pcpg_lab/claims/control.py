@@ -108,8 +108,24 @@ ARMS: dict[str, Arm] = {
     "updates-16": _learn("16 updates a step", updates=16.0),
     "two-critics": _learn("two critics", critics=2),
     "quadratic": _explore("quadratic bonus", bonus_form="quadratic"),
+    "cover": _explore("roll-in through a cover of 16", cover=16),
+    "explorer-8": _explore("8 explorer updates a step", updates=8.0),
+    "explorer-16": _explore("16 explorer updates a step", updates=16.0),
 }
-COLOURS = ("#c17d11", "#5f6b6d", "#2a9d5c", "#1b6ca8", "#d1495b", "#7a4fa3", "#8e6c3a", "#b5179e", "#3a86a8")
+COLOURS = (
+    "#c17d11",
+    "#5f6b6d",
+    "#2a9d5c",
+    "#1b6ca8",
+    "#d1495b",
+    "#7a4fa3",
+    "#8e6c3a",
+    "#b5179e",
+    "#3a86a8",
+    "#666600",
+    "#006666",
+    "#660066",
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,7 +138,7 @@ class Flags(harness.Flags):
     """Which worlds; by default set by the scale."""
     algos: tuple[str, ...] = (OURS, ALONE)
     """Which arms: pcpg-deep, sac, and for the ablation one-step, no-best, updates-1, updates-4, updates-16,
-    two-critics, quadratic."""
+    two-critics, quadratic, cover, explorer-8, explorer-16."""
     steps: int = 0
     """Environment steps per seed; 0: those that were aimed at."""
     out: str = "results/control"
