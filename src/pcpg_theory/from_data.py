@@ -12,11 +12,15 @@ TAIL = 1e-4
 
 
 class Recorder(Simulator):
-    """A simulator that keeps count of its moves; those in terminal states are no steps."""
+    """A simulator that keeps count of its moves; those in terminal states are no steps.
 
-    def __init__(self, mdp: TabularMDP, rng: np.random.Generator) -> None:
+    `paid` [S, A, S] are rewards that depend on where a move leads; by default they are r.
+    """
+
+    def __init__(self, mdp: TabularMDP, rng: np.random.Generator, paid: Array | None = None) -> None:
         super().__init__(mdp, rng)
         self._terminal = mdp.terminal
+        self.paid = np.broadcast_to(mdp.r[..., None], mdp.P.shape) if paid is None else paid
         self.counts = np.zeros((*mdp.shape, mdp.num_states))
         self.order = [mdp.s0]  # states as they were met
         self._met = np.arange(mdp.num_states) == mdp.s0
@@ -31,12 +35,17 @@ class Recorder(Simulator):
         self.order += dict.fromkeys(new.tolist())
         return after
 
-    def data(self) -> Data:
-        """The moves by kind; terminal states are ends of episodes."""
+    @property
+    def number(self) -> Index:
+        """Of each state, by when it was met; -1: never, or the end of an episode."""
         number = np.full(self.num_states, -1)
         number[self.order] = np.arange(len(self.order))
-        s, a, y = np.nonzero(self.counts)
-        count, reward, start = self.counts[s, a, y], self.r[s, a], np.zeros(1, np.int64)
+        return number
+
+    def data(self) -> Data:
+        """The moves by kind; terminal states are ends of episodes."""
+        number, (s, a, y) = self.number, np.nonzero(self.counts)
+        count, reward, start = self.counts[s, a, y], self.paid[s, a, y], np.zeros(1, np.int64)
         return Data(number[s], a, number[y], reward, count, start, np.ones(1), len(self.order), self.num_actions)
 
 

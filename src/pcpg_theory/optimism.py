@@ -26,7 +26,7 @@ import numpy as np
 
 from pcpg_theory.mdp import Array, Index
 
-STEPS = 50
+STEPS = 20
 """Bisections; wherever they end, u is an upper bound."""
 
 

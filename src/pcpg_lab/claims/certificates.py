@@ -1,4 +1,5 @@
-"""`pcpg reproduce certificates`: how often the bounds of `pcpg theory certify` hold, and how near they are.
+"""`pcpg reproduce certificates`: how often the bounds of `pcpg theory certify` and `pcpg certify` hold, and how near
+they are.
 
 Each case is certified on many runs; its record grows with them, so it can be stopped and resumed.
 """
@@ -14,6 +15,8 @@ from rich.console import Console
 
 from pcpg.reports.statistics import wilson
 from pcpg.runs.documents import read_object
+from pcpg_lab.claims import data_certificates
+from pcpg_lab.claims.data_certificates import DATA_CASES, DATA_COLUMNS, DATA_SMOKE, DataCase, summarise_data
 from pcpg_lab.claims.records import (
     Columns,
     Record,
@@ -42,6 +45,11 @@ class Case(NamedTuple):
     options: dict[str, object] = {}  # noqa: RUF012  # a default of a tuple's field, which nobody changes
 
 
+SAID = (
+    "From data alone: optimism over all moves of a run, and 2,000 fresh episodes of the policy that is best in the",
+    "empirical model. A run plays whole episodes by the upper bounds so far, side by side, and trains nothing. V*, V",
+    "and the gap in truth are exact and only check the bounds, of which at most 5% may fail.",
+)
 CLOSE = {"M": 5000, "estimate": "discounted"}
 CASES = (
     Case("lock-4", "lock", 4, 1000),
@@ -93,8 +101,8 @@ class ReproduceCertificates:
         return show(console, summary, table(summary), out, self.json)
 
     @property
-    def _all(self) -> tuple[Case, ...]:
-        return SMOKE if self.scale == "smoke" else CASES
+    def _all(self) -> tuple[Case | DataCase, ...]:
+        return (*SMOKE, *DATA_SMOKE) if self.scale == "smoke" else (*CASES, *DATA_CASES)
 
     @property
     def _command(self) -> str:
@@ -102,10 +110,11 @@ class ReproduceCertificates:
         return f"pcpg reproduce certificates --scale {self.scale}{delta}"
 
 
-def run_case(case: Case, delta: float, out: Path, jobs: int, command: str) -> Record:
+def run_case(case: Case | DataCase, delta: float, out: Path, jobs: int, command: str) -> Record:
     """The record of a case with all its runs; missing ones are made now, and kept in the order of their seeds."""
     path = out / "cases" / f"{case.name}.json"
-    arguments = {"mdp": case.mdp, "horizon": case.horizon, "options": dict(case.options), "delta": delta}
+    arguments: Record = {name: value for name, value in case._asdict().items() if name not in ("name", "runs")}
+    arguments = arguments | {"delta": delta}
     record: Record = {"name": case.name, "arguments": arguments, "seconds": 0.0, "runs": []}
     if path.exists():
         record = read_object(path)
@@ -122,7 +131,8 @@ def run_case(case: Case, delta: float, out: Path, jobs: int, command: str) -> Re
         return ()
 
     missing = range(len(record["runs"]), case.runs)
-    job = {"does": f"{__name__}:certify", **arguments}
+    does = f"{data_certificates.__name__}:certify_data" if isinstance(case, DataCase) else f"{__name__}:certify"
+    job = {"does": does, "case": case, "delta": delta}
     map_tasks(engine_for_calls(jobs, out), [Task(f"{case.name}, seed {s}", job | {"seed": s}) for s in missing], done)
     return record
 
@@ -130,9 +140,8 @@ def run_case(case: Case, delta: float, out: Path, jobs: int, command: str) -> Re
 def certify(job: Job, boss: Boss) -> Outcome:
     """One run of a case and its certificate."""
     started = time.process_time()
-    found = certificate.certified_run(
-        job["mdp"], job["horizon"], "sampled", job["seed"], job["delta"], **job["options"]
-    )
+    case = Case(*job["case"])
+    found = certificate.certified_run(case.mdp, case.horizon, "sampled", job["seed"], job["delta"], **case.options)
     made, mdp = found.by_terms, found.mdp
     numbers = {key: round(float(getattr(made, key)), 6) for key in NUMBERS}
     terms = {key: round(float(value), 6) for key, value in made.measured._asdict().items()}
@@ -186,6 +195,7 @@ def table(summary: Record) -> str:
         f"{case['time'][:10]}"
         for case in summary["cases"]
     ]
+    alone = [table_of(DATA_COLUMNS, {"cells": summary["from_data"]}), *SAID, ""] if summary["from_data"] else []
     said = [
         "V* - V of the returned policy is at most `bound` with probability 1 - delta over fresh episodes that compare",
         "policies; medians over runs with seeds from 0 on. V* is the largest gap there can be, since rewards are not",
@@ -194,7 +204,7 @@ def table(summary: Record) -> str:
         *made,
         "",
     ]
-    return "\n".join([lines, *said])
+    return "\n".join([lines, *said, *alone])
 
 
 def _seconds(case: Record) -> str:
@@ -203,8 +213,12 @@ def _seconds(case: Record) -> str:
 
 def write_all(out: Path) -> Record:
     """Write summary.json and table.md from the cases that are kept; the summary."""
-    order = [case.name for case in (*CASES, *SMOKE)]
-    records = [read_object(path) for path in (out / "cases").glob("*.json")]
-    summary = {"cases": [summarise(record) for record in sorted(records, key=lambda r: order.index(r["name"]))]}
+    order = [case.name for case in (*CASES, *SMOKE, *DATA_CASES)]
+    records = sorted(map(read_object, (out / "cases").glob("*.json")), key=lambda record: order.index(record["name"]))
+    of_data = [record for record in records if "problem" in record["arguments"]]
+    summary = {
+        "cases": [summarise(record) for record in records if record not in of_data],
+        "from_data": [summarise_data(record) for record in of_data],
+    }
     write_results(out, summary, "# Certificates\n\n" + table(summary))
     return summary
