@@ -14,6 +14,8 @@ myst_links_external_new_tab = False
 highlight_language = "text"  # of blocks that name none: commands
 
 html_theme = "furo"
+html_static_path = ["_static"]
+html_css_files = ["page.css"]
 html_title = "pcpg"
 html_copy_source = False
 html_show_sphinx = False
@@ -31,11 +33,28 @@ SPECIAL = re.compile(r"([\\*_|])")
 EITHER = re.compile(r"(\w+)\[[\w.~]*\bArray, ('[^']*')\] \| [\w.~]*\b\1\[[\w.~]*\bndarray, \2\]")
 
 
+SECTION = re.compile(r"(Args|Returns|Raises|Example):$")
+ENTRY = re.compile(r" {4}(\*{0,2}[A-Za-z_][\w, *]*): (.*)")
+
+
 def as_rst(lines: list[str]) -> list[str]:
     """A docstring as reStructuredText: ours are plain text with `code`, indented parts, tables of bars and examples."""
     made: list[str] = []
     is_quoted = is_example = False
+    section = ""
     for line in lines:
+        if found := SECTION.match(line):
+            section, is_quoted = found[1], False
+            made += ["", f"**{TITLES[section]}**", ""]
+            continue
+        section = section if not line or line.startswith(" ") else ""
+        if section in LISTED and line:
+            entry = ENTRY.match(line)
+            made.append(f"* {_names(entry[1])}: {_escaped(entry[2])}" if entry else f"  {_escaped(line.strip())}")
+            continue
+        if section == "Returns" and line:
+            made.append(_escaped(line.strip()))
+            continue
         if not line.strip():
             made.append("")
             is_example = False
@@ -49,6 +68,15 @@ def as_rst(lines: list[str]) -> list[str]:
         is_quoted = starts_quote
         made.append(f"   {line}" if is_quoted else _escaped(line))
     return made
+
+
+TITLES = {"Args": "Arguments", "Returns": "Returns", "Raises": "Raises", "Example": "Example"}
+LISTED = ("Args", "Raises")
+
+
+def _names(text: str) -> str:
+    """The names before a colon, as code."""
+    return ", ".join(f"`{name.strip()}`" for name in text.split(","))
 
 
 def _escaped(line: str) -> str:

@@ -1,9 +1,13 @@
-"""The pictures of the page about the algorithm: `python docs/pictures.py`, about a minute and a half of one core.
+"""The pictures of the documentation: `python docs/pictures.py [explore | algorithm]`, about two minutes of one core.
 
-PC-PG explores the Deep Sea of size 20, reward-free and with one seed. Its features are the one-hot cells, so that both
-the bonus and the visits can be drawn over the grid.
+`explore`, the first picture of README: where PC-PG and PPO have been on MountainCarContinuous, round by round.
+
+`algorithm`, of the page about the algorithm: PC-PG explores the Deep Sea of size 20, reward-free and with one seed.
+Its features are the one-hot cells, so that both the bonus and the visits can be drawn over the grid.
 """
 
+import io
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +19,10 @@ from matplotlib.figure import Figure
 
 import pcpg
 from pcpg.cover.bonus import whitening
-from pcpg.reports.visits import CoverVisits, read_visits
+from pcpg.play import write_video
+from pcpg.reports.read import RunData, read_run
+from pcpg.reports.text import steps_text
+from pcpg.reports.visits import CoverVisits, Grid, grid_of, read_visits
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
@@ -30,14 +37,72 @@ CONFIG = {
     "explore": {"max_policies": 12, "patience": 12, "ridge": RIDGE},
     "exploit": {"num_rounds": 0},
 }
+GOAL = (0.45 + 1.2) / (0.6 + 1.2)
+"""Where the goal lies between the least position and the largest."""
 STYLE: Any = {"font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "savefig.dpi": 160}
 
 
 def main() -> None:
-    """Train, then draw."""
+    """Draw what is asked for, or everything."""
+    HERE.mkdir(exist_ok=True)
+    for name in sys.argv[1:] or DRAWN:
+        DRAWN[name]()
+
+
+def draw_explore() -> None:
+    """Film where both have been after each round: a panel each, the position to the right and the velocity upwards."""
+    explored = read_run(pcpg.train("MountainCarContinuous-v0", "pcpg-bonus").path)
+    budget = explored.steps_per_seed
+    plain = read_run(pcpg.train("MountainCarContinuous-v0", "ppo", total_steps=budget).path)
+    sides = (("PPO", visited(plain)), ("pcpg", visited(explored)))
+    frames = []
+    with plt.rc_context(STYLE | {"savefig.dpi": 100}):
+        for _, until, _ in sides[1][1]:
+            figure, axes = plt.subplots(1, 2, figsize=(6.4, 2.9), layout="constrained")
+            for axis, (name, rows) in zip(axes, sides, strict=True):
+                draw_reach(axis, name, grid_of(explored, 0), [row for row in rows if row[1] <= until] or rows[:1])
+            frames.append(pixels(figure))
+    write_video([*frames, frames[-1], frames[-1]], HERE / "explore.gif", fps=1)
+
+
+def visited(run: RunData) -> list[tuple[np.ndarray, int, float]]:
+    """After each round that counts its visits: the visits by cell, the steps so far and the policy's return."""
+    rows = run.records[0]
+    if run.covers:
+        cells = run.covers[0].cells
+        return [(cells[row["policies"] - 1], row["env_steps"], row["return"]) for row in rows if row.get("policies")]
+    return [(np.array(row["cells"]), row["env_steps"], row["return"]) for row in rows if row.get("cells")]
+
+
+def draw_reach(axis: Axes, name: str, grid: Grid | None, rows: list[tuple[np.ndarray, int, float]]) -> None:
+    """The cells that some policy visited so far, and the goal."""
+    assert grid is not None, "the car's plane has cells"
+    sheet = grid.sheet(np.sum([cells / cells.sum() for cells, _, _ in rows], axis=0))
+    _, steps, earned = rows[-1]
+    share = np.mean(sheet > 0)
+    axis.imshow(np.where(sheet > 0, np.sqrt(sheet), np.nan), cmap="viridis", vmin=0, vmax=0.15, aspect="auto")
+    axis.axvline(sheet.shape[1] * GOAL - 0.5, color="#d1495b", lw=1.5)
+    axis.text(sheet.shape[1] * GOAL - 0.9, 0.2, "goal", color="#d1495b", ha="right", va="top")
+    axis.set(
+        title=f"{name}: {share:.0%} visited, return {round(earned) + 0}", xticks=[], yticks=[], facecolor="#f2f2f0"
+    )
+    axis.set(xlabel=f"position, after {steps_text(steps)} steps", ylabel="velocity")
+    axis.spines[:].set_visible(True)
+
+
+def pixels(figure: Figure) -> np.ndarray:
+    """The figure as an image."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="raw")
+    plt.close(figure)
+    width, height = (int(side * 100) for side in figure.get_size_inches())
+    return np.frombuffer(buffer.getvalue(), np.uint8).reshape(height, width, 4)[..., :3]
+
+
+def draw_algorithm() -> None:
+    """Train on the Deep Sea, then draw."""
     run = pcpg.train("DeepSea-v0", size=SIZE, config=CONFIG)
     visits = read_visits(run.folder, run.config.seed)
-    HERE.mkdir(exist_ok=True)
     with plt.rc_context(STYLE):
         draw_growth(visits)
         draw_bonus(run)
@@ -109,6 +174,8 @@ def save(figure: Figure, name: str) -> None:
     figure.savefig(HERE / f"{name}.png", metadata={"Software": None})
     plt.close(figure)
 
+
+DRAWN = {"explore": draw_explore, "algorithm": draw_algorithm}
 
 if __name__ == "__main__":
     main()

@@ -14,6 +14,7 @@ import numpy as np
 
 from pcpg.api import Policy, Run
 from pcpg.envs import registry
+from pcpg.envs.adapters.names import takes
 from pcpg.envs.adapters.worker_process import said
 from pcpg.envs.drawing import INK, WHITE, canvas, font
 from pcpg.envs.gymnasium_bridge import FunctionalEnv
@@ -61,10 +62,12 @@ def playable_env(run: Run, seed: int, *, pictures: bool = False) -> gymnasium.En
 
 
 def _adapted_env(run: Run, mode: str | None) -> gymnasium.Env:
-    options = dict(run.config.env_options) | ({} if mode is None else {"render_mode": mode})
     run.check_trust()
+    options = dict(run.config.env_options)
     try:
         with run.given.used(run.folder):
+            if mode is not None and takes(run.config.env, "render_mode"):  # a class without it may draw all the same
+                options["render_mode"] = mode
             env = typing.cast(Any, registry.make(run.config.env, **options))
             made = env.make()
             env.close()  # the one that was made for its spaces

@@ -219,7 +219,8 @@ class Run:
     @functools.cached_property
     def _assets(self) -> list[Assets]:
         if self.config.agent.leaves != "cover":
-            raise NotARun(f"{self.path} holds no cover: {self.config.algo} does not build one")
+            what = "keeps data instead (run.kept_episodes())" if self.keeps_data else "does not build one"
+            raise NotARun(f"{self.path} holds no cover: {self.config.algo} {what}")
         with self.given.used(self.folder):
             return assets_of(self.folder, self.config, self.config.seed_list, self.env, warn)
 

@@ -3,6 +3,7 @@
 import contextlib
 import importlib.util
 import itertools
+import json
 import os
 import re
 import shlex
@@ -40,7 +41,8 @@ SMALL = {"ppo": {"num_updates": 2, "num_episodes": 64}, "explore": {"max_policie
 As those that pages name: the same program is compiled once.
 """
 
-OWN_ENVIRONMENT = "docs/how-to/own-environment.md"
+TUTORIAL = "docs/tutorial.md"
+NOTEBOOKS = sorted((DOCS / "notebooks").glob("*.ipynb"))
 SB3 = "docs/how-to/stable-baselines3.md"
 # What a page expects to find, as its text says.
 GIVEN: dict[str, Mapping[str, Any]] = {
@@ -162,6 +164,8 @@ def test_links_of_the_readme_lead_to_files() -> None:
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the runs that pages begin with."""
     folder = tmp_path_factory.mktemp("prepared")
+    source = next(block.text for block in blocks_of(TUTORIAL) if "class KeyDoor" in block.text)
+    (folder / "my_envs.py").write_text(source)
     pcpg.train("CombinationLock-v0", horizon=5, config=SMALL, out=folder / "runs/first")
     # A cover of one policy needs no updates, of which the program would take long to compile.
     pcpg.train("Maze-v0", size=10, config={"explore": {"max_policies": 1}}, out=folder / "runs/maze")
@@ -179,6 +183,16 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(pcpg, "train", small_train)
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+@pytest.fixture
+def own_module(place: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The tutorial's environment in my_envs.py of the current folder, as the pages tell their readers."""
+    source = next(block.text for block in blocks_of(TUTORIAL) if "class KeyDoor" in block.text)
+    (place / "my_envs.py").write_text(source)
+    monkeypatch.syspath_prepend(str(place))
+    yield
+    sys.modules.pop("my_envs", None)
 
 
 def execute(page: str) -> dict[str, Any]:
@@ -209,8 +223,7 @@ def said_to_print(page: str, line: int) -> str | None:
     return value if LITERALS.fullmatch(value) else None
 
 
-ALL_ABOUT = "docs/environments.md"
-APART = ("README.md", OWN_ENVIRONMENT, SB3, ALL_ABOUT)
+APART = ("README.md", TUTORIAL, SB3)
 
 
 @pytest.mark.parametrize("page", [page for page in WITH_PYTHON if page not in APART])
@@ -218,11 +231,6 @@ def test_the_python_of_a_page_runs_and_prints_what_the_page_says(page: str, plac
     execute(page)
     for name in [*own.REFERENCES, *own.PROBLEMS]:  # what a page registered
         own.forget(name)
-
-
-def test_the_corridor_of_the_page_about_environments_is_learned(place: Path) -> None:
-    space = execute(ALL_ABOUT)
-    assert space["run"].evaluate(100).mean_return == [1.0] and space["action"] == 0
 
 
 def test_a_value_behind_a_line_is_what_it_prints_and_words_are_not() -> None:
@@ -253,7 +261,9 @@ def test_the_python_of_the_page_for_users_of_sb3_runs_beside_it(place: Path) -> 
     assert 5 < mean <= 500 and deviation >= 0
 
 
-def test_the_python_of_the_readme_runs(place: Path, prepared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_python_of_the_readme_runs(
+    place: Path, prepared: Path, own_module: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     shutil.copytree(prepared / "runs", place / "runs")
     # Its exploitation of a maze is started, and not trained: to compile the program alone takes half a minute.
     started, train = [], pcpg.api._train
@@ -265,20 +275,41 @@ def test_the_python_of_the_readme_runs(place: Path, prepared: Path, monkeypatch:
         return None
 
     monkeypatch.setattr("pcpg.api._train", start_or_train)
-    execute("README.md")
-    assert [config["env_options"]["goal"] for config in started] == [[3, 7], None]
+    space = execute("README.md")
+    assert len(started) == 1
+    assert space["run"].evaluate(20).mean_return == [1.0] and (place / "door.gif").is_file()
 
 
-def test_the_environment_of_thirty_lines_is_learned_by_the_copied_snippet(place: Path) -> None:
-    lines = next(block for block in blocks_of(OWN_ENVIRONMENT) if "class KeyDoor" in block.text).text.splitlines()
-    assert len(lines) <= 35
-    space = execute(OWN_ENVIRONMENT)
+def test_the_tutorial_ends_in_a_solved_filmed_task(place: Path, own_module: None) -> None:
+    space = execute(TUTORIAL)
     assert isinstance(space["KeyDoor"].observation_space, gymnasium.spaces.Dict)
     # Nothing but the door pays, and random play opens it once in 20,000 episodes.
     assert space["earned"] == 1.0
-    assert 120_000 < space["run"].summary["env_steps"][0] < 140_000  # "some 130,000"
-    observation = {"place": 8, "has_key": 1}
-    assert space["policy"].act(observation, greedy=True) == 3
+    assert space["run"].summary["env_steps"][0] < 20_000  # "about 15,000"
+    assert space["policy"].act({"place": 8, "has_key": 1}, greedy=True) == 3
+    assert (place / "door.gif").read_bytes().startswith(b"GIF") and (place / "runs/door/report.html").is_file()
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_the_cells_of_a_notebook_run_from_its_top_to_its_end(path: Path, place: Path) -> None:
+    assert NOTEBOOKS
+    space: dict[str, Any] = {"__name__": "notebook"}
+    cells = [cell for cell in json.loads(path.read_text())["cells"] if cell["cell_type"] == "code"]
+    assert not [cell for cell in cells if cell["outputs"]], "kept without outputs"
+    for number, cell in enumerate(cells, start=1):
+        exec(compile("".join(cell["source"]), f"{path.name}, cell {number}", "exec"), space)
+    if path.stem == "own-environment":
+        assert space["run"].evaluate(20).mean_return == [1.0]
+    else:
+        assert space["there"].evaluate(20).mean_return == [1.0]
+        assert space["lazy"].evaluate(20).mean_return[0] > 100
+
+
+def test_the_readme_is_short_and_its_example_is_ten_lines() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert len(text.split()) <= 800
+    example = next(block for block in blocks_of("README.md") if block.language == "python").text.splitlines()
+    assert len([line for line in example if line]) <= 10
 
 
 # Commands.

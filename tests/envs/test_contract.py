@@ -3,6 +3,7 @@
 import dataclasses
 from typing import Any, NamedTuple
 
+import gymnasium
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -318,3 +319,55 @@ def test_a_whole_episode_is_played_where_it_is_longer_than_the_steps_asked_for()
             return jnp.where(state.time > 30, 2.0, jnp.zeros(1))
 
     refused(Late(), "step 30: the observation is not in Box", num_steps=5)
+
+
+# Gymnasium's environments.
+
+
+class Door(gymnasium.Env):
+    observation_space = gymnasium.spaces.Discrete(3)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return int(self.np_random.integers(2)), {}
+
+    def step(self, action):
+        return int(action), 0.5, bool(action), False, {}
+
+
+def changed_door(**changes: Any) -> gymnasium.Env:
+    return type("Door", (Door,), changes)()
+
+
+def test_a_gymnasium_environment_is_checked_as_instance_class_or_function():
+    for door in (Door(), Door, lambda: gymnasium.wrappers.TimeLimit(Door(), 3)):
+        check_environment(door)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"observation_space": None}, "observation_space must be a space of gymnasium.spaces, got None"),
+        ({"action_space": gymnasium.spaces.Box(-np.inf, np.inf)}, "finite bounds|bounded"),
+        ({"reset": lambda self, seed=None: 0}, r"reset\(seed=...\) must return \(observation, info\)"),
+        ({"reset": lambda self, seed=None: (5, {})}, "reset: the observation is not in observation_space .*: 5"),
+        ({"step": lambda self, action: (0, 0.0, True, {})}, "step.action. must return .observation, reward, term"),
+        ({"step": lambda self, action: (0, np.nan, True, False, {})}, "step 0: the reward must be a finite number"),
+        ({"step": lambda self, action: (0, 0.0, 1, False, {})}, "step 0: terminated must be True or False, got 1"),
+    ],
+)
+def test_what_is_wrong_with_a_gymnasium_environment_is_said(changes: dict[str, Any], said: str):
+    with pytest.raises(ContractError, match=f"^Door: .*{said}"):
+        check_environment(changed_door(**changes))
+
+
+def test_a_reset_that_ignores_its_seed_is_found():
+    counted = iter([0, 1, 0])
+    with pytest.raises(ContractError, match="two resets with the same seed must give the same observation"):
+        check_environment(changed_door(reset=lambda self, seed=None: (next(counted), {})))
+
+
+def test_what_is_no_environment_is_refused():
+    with pytest.raises(ContractError, match="expected a gymnasium[.]Env, its class, or a function that makes one"):
+        check_environment(7)

@@ -17,10 +17,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from pcpg.envs.functions import load
 from pcpg.envs.protocol import Environment, Step
 from pcpg.envs.spaces import Box, Discrete, Image, MultiDiscrete, Space
 
 AnyEnvironment = Environment
+GYMNASIUM = "pcpg.envs.adapters.check:check_gymnasium"
 REPEATED = 20  # decisions that are played again, in parallel
 
 
@@ -51,11 +53,11 @@ class _Round(NamedTuple):
     cell: jax.Array
 
 
-def check_environment(env: AnyEnvironment, *, seed: int = 0, num_steps: int = 200) -> None:
-    """Check by random play that an environment satisfies the contract.
+def check_environment(env: Any, *, seed: int = 0, num_steps: int = 200) -> None:
+    """Check by random play that an environment can be trained on.
 
     Args:
-        env: The environment.
+        env: A Gymnasium environment, its class or a function that makes one; or an `Environment`.
         seed: Of its instance and of the play.
         num_steps: Decisions to play; one whole episode where `max_steps` is more.
 
@@ -65,6 +67,9 @@ def check_environment(env: AnyEnvironment, *, seed: int = 0, num_steps: int = 20
     >>> from pcpg.envs import make
     >>> check_environment(make("Chain-v0"))
     """
+    if not isinstance(env, Environment):
+        load(GYMNASIUM)(env, seed, num_steps)
+        return
     try:
         _check_definition(env)
         params = _check_instance(env, seed)

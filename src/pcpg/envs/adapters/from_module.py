@@ -81,6 +81,15 @@ def arguments(make: Callable[..., Any] | None) -> list[str]:
     return [one.name for one in found if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)]
 
 
+def accepts(make: Callable[..., Any] | None, name: str) -> bool:
+    """Whether a maker can be called with an argument of this name; True if it does not say."""
+    try:
+        found = inspect.signature(make).parameters.values() if make is not None else ()
+    except (TypeError, ValueError):  # of a builtin
+        return True
+    return make is None or name in arguments(make) or any(one.kind is one.VAR_KEYWORD for one in found)
+
+
 def check_arguments(make: Callable[..., Any], options: Mapping[str, Any], name: str) -> None:
     """Refuse options that the maker of an environment does not take."""
     try:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pcpg.envs.adapters.from_module import Copies, arguments, check_arguments, maker_in, sources
+from pcpg.envs.adapters.from_module import Copies, accepts, arguments, check_arguments, maker_in, sources
 from pcpg.envs.functions import Functions, load
 from pcpg.envs.options import InvalidOption
 from pcpg.envs.protocol import Environment
@@ -206,6 +206,14 @@ def arguments_of(env_id: str) -> list[str]:
     if adapter is ADAPTERS["gymnasium"]:
         return load("pcpg.envs.adapters.from_gymnasium:arguments_of")(name)
     return []
+
+
+def takes(env_id: str, option: str) -> bool:
+    """Whether what makes the environment takes an option; makers that can hide their arguments do."""
+    if is_own_function(env_id):
+        return accepts(_FUNCTIONS.find(env_id), option)
+    adapter, name = split_id(env_id)
+    return adapter is not MODULE or accepts(maker_in(name), option)
 
 
 @dataclasses.dataclass(frozen=True)
