@@ -461,6 +461,37 @@ def test_the_live_display_says_that_it_compiles_and_when_it_is_done() -> None:
     assert "unknown until the first round finishes" in screen(progress_of(1, seconds_left=None))
 
 
+def test_the_time_left_never_rises_and_a_late_run_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter([0.0, 10.0, 20.0, 30.0, 40.0, 200.0])
+    monkeypatch.setattr("pcpg.training.display.time.monotonic", lambda: next(clock))
+    said: list[str] = []
+    display = Display(Console(file=io.StringIO()), "a run", said.append)
+    for step, left in ((1, 80.0), (2, 75.0), (3, 50.0), (4, 45.0)):
+        display(progress_of(step, seconds_left=left))
+        said.append(display.left)
+    assert [line for line in said if line.startswith("at most")] == [
+        *("at most 80 s left", "at most 70 s left", "at most 50 s left", "at most 40 s left")
+    ]
+    display(progress_of(5, seconds_left=1700.0))
+    assert display.left == "taking longer than estimated"
+
+
+def test_progress_says_whether_the_reward_was_met() -> None:
+    display = Display(Console(file=io.StringIO(), force_terminal=True), "a run")
+    for step, returns in enumerate(([0.0, 0.0], [0.0, 0.0]), start=1):
+        display(
+            progress_of(
+                step,
+                records=[
+                    {"seed": at, "env_steps": 10, "return": r, "phase": "explore"} for at, r in enumerate(returns)
+                ],
+            )
+        )
+    assert display.reward == "reward not met yet"
+    display(progress_of(3, records=[{"seed": 0, "env_steps": 12_000, "return": 0.5, "phase": "explore"}]))
+    assert display.reward == "reward met by 1 of 2 seeds, first after 12k steps"
+
+
 def test_a_baseline_shows_no_cover() -> None:
     records = [{"seed": 0, "phase": "exploit", "env_steps": 10, "return": 1.0}]
     text = screen(progress_of(2, records=records))

@@ -178,7 +178,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     real = pcpg.train
 
     def small_train(env: Any, *arguments: Any, **options: Any) -> pcpg.Run:
-        return real(env, *arguments, **({"config": SMALL} if isinstance(env, str) else {}) | options)
+        is_covered = isinstance(env, str) and "pcpg-replay" not in arguments
+        return real(env, *arguments, **({"config": SMALL} if is_covered else {}) | options)
 
     monkeypatch.setattr(pcpg, "train", small_train)
     monkeypatch.chdir(tmp_path)
@@ -327,6 +328,7 @@ def test_the_commands_of_a_page_exist_with_their_flags(
         raise Ready
 
     monkeypatch.chdir(prepared)
+    monkeypatch.syspath_prepend(str(prepared))
     monkeypatch.setattr("pcpg.training.loop.start_run", begin)
     monkeypatch.setattr("pcpg.cli.train.check_loggers", lambda names: None)  # their packages may be absent here
     absent = set()

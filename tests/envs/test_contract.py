@@ -369,5 +369,5 @@ def test_a_reset_that_ignores_its_seed_is_found():
 
 
 def test_what_is_no_environment_is_refused():
-    with pytest.raises(ContractError, match="expected a gymnasium[.]Env, its class, or a function that makes one"):
+    with pytest.raises(ContractError, match=r"expected a gymnasium[.]Env, its class, or a function that makes one"):
         check_environment(7)

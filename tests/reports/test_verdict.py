@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from pcpg.algorithms import ENDS, Shown
 from pcpg.envs import make
@@ -61,27 +62,83 @@ def test_a_run_that_never_met_a_reward_says_so_and_what_to_try() -> None:
         "Exploration never reached the reward (0 of 8 episodes).",
         "The cover (4 policies) visited 6 of 10 reachable grid cells.",
         "Exploration ended: the cover is full.",
-        "Only one seed: results may vary. Rerun with --seeds 5.",
-        "Next: explore longer: pcpg train CombinationLock-v0 --env.horizon 2 --algo pcpg --seeds 1 --steps 18k "
-        "--out runs/mine-longer",
+        "Only one seed: results may vary. Rerun with --seeds 5 (about 9k steps each).",
+        "Next: explore longer: pcpg resume runs/mine --steps +9k",
     ]
     other = verdict(run_of(NOTHING, [0.0]))
     assert other.advice == "try other features" and "--features random-mlp" in other.command
+    unfit = verdict(run_of(NOTHING, [0.0], algo="pcpg-replay", ended="quiet"))
+    assert unfit.advice == "try another explorer" and "--algo pcpg " in unfit.command, "it takes no features"
 
 
 def test_a_solved_run_needs_nothing_more_and_no_line_says_otherwise() -> None:
     assert lines(run_of(NOTHING, [4.0, 4.0], ended="budget")) == [
         "Solved in 2 of 2 seeds: final return 4.00, solved above 3.50.",
+        "Reward first met after 9k steps, while learning the task.",
         "The cover (4 policies) visited 6 of 10 reachable grid cells.",
         "Exploration ended: the budget was used up.",
         "With 2 seeds, the share of seeds that solve it lies between 34% and 100% (95% interval).",
     ]
 
 
-def test_episodes_with_a_reward_are_counted() -> None:
-    assert "Exploration reached the reward in 5 of 15 episodes." in verdict(run_of(SOME, [1.0])).said
-    signed = verdict(run_of([[-200.0, -150.0]] * 5, [-200.0])).said
-    assert "Returns during exploration: \u2212200.00 to \u2212150.00 (10 episodes)." in signed
+def test_a_return_above_nothing_is_never_called_unmet_where_no_threshold_is_known() -> None:
+    run = run_of(NOTHING, [1.0], env="python:scripts.Door", options={}, ended="quiet")
+    assert lines(run) == [
+        "Final return: 1.00.",
+        "Reward first met after 9k steps, while learning the task.",
+        "The cover has 4 policies.",
+        "Exploration ended: no reachable state promised anything new.",
+        "Only one seed: results may vary. Rerun with seeds=5 (about 9k steps each).",
+    ]
+
+
+def test_episodes_with_a_reward_are_counted_and_the_first_is_dated() -> None:
+    assert "Reward first met after 100 steps, in 5 of 15 episodes of exploration." in verdict(run_of(SOME, [1.0])).said
+    late = run_of([[0.0, 0.0], [0.0, 0.0], [0.0, 1.0]], [1.0])
+    assert "Reward first met after 300 steps, in 1 of 6 episodes of exploration." in verdict(late).said
+    slow = run_of([[-200.0, -200.0], [-200.0, -150.0]], [-120.0], env="python:scripts.Hill", options={})
+    assert "Reward first met after 200 steps, in 1 of 4 episodes of exploration." in verdict(slow).said
+    always = run_of([np.linspace(-9, -3, 20).tolist()] * 2, [-1.0])
+    assert "Returns during exploration: \u22129.00 to \u22123.00 (40 episodes)." in verdict(always).said
+
+
+def test_seeds_that_never_met_the_reward_are_counted() -> None:
+    run = run_of(NOTHING, [1.0, 0.0, 0.0])
+    assert "Reward first met after 9k steps, while learning the task; 2 seeds never met it." in verdict(run).said
+
+
+def test_a_baseline_that_met_its_reward_from_the_first_round_is_not_told_of_it() -> None:
+    run = run_of([], [1.0], algo="ppo", env="python:scripts.Door", options={}, ended="")
+    rows = [{"phase": "exploit", "env_steps": at, "return": 0.5 * at, "train/return": 0.0} for at in (1, 2)]
+    assert not [line for line in lines(dataclasses.replace(run, records={0: rows})) if "eward" in line]
+
+
+def test_a_finished_maze_needs_no_longer_exploration() -> None:
+    run = run_of(NOTHING, [0.0], env="Maze-v0", options={"size": 4}, ended="budget")
+    assert verdict(run).command == "pcpg resume runs/mine --steps +9k"
+    for row in run.records[0]:
+        row["coverage"] = 1.0
+    assert verdict(run)[1:] == ("", "")
+
+
+def test_a_reward_that_was_given_is_a_reward_and_another_run_s_cover_no_result() -> None:
+    run = run_of([], [7.0], env="Maze-v0", options={"size": 4}, ended="")
+    run.config["source"] = {"run": "runs/other", "reward": {"name": "still"}}
+    assert lines(run) == [
+        "Final return: 7.00.",
+        "Only one seed: results may vary. Rerun with --seeds 5 (about 9k steps each).",
+    ]
+
+
+def test_the_command_names_what_it_needs_to_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = run_of(NOTHING, [0.0], env="gymnasium:my_module:Door-v0", options={}, ended="budget")
+    assert verdict(run).command == "pcpg resume runs/mine --steps +9k --trust"
+    (tmp_path / "made-here").write_text("by this user")
+    mine = dataclasses.replace(run, path=tmp_path)
+    monkeypatch.chdir(tmp_path.parent)
+    assert verdict(mine).command == f"pcpg resume {tmp_path.name} --steps +9k"
+    failed = dataclasses.replace(run_of(SOME, [0.0] * 2), failed={1: "its environment raised"})
+    assert verdict(failed)[1:] == ("retry the failed seeds", "pcpg resume runs/mine --retry-failed")
 
 
 def test_why_exploration_ended_is_told_in_the_words_of_the_run_and_never_guessed() -> None:
@@ -125,7 +182,7 @@ def test_the_possible_cells_of_the_lock_are_those_that_its_model_reaches() -> No
 
 def test_one_seed_has_no_interval_and_is_said_to_be_one() -> None:
     run = run_of(SOME, [1.0])
-    assert "Only one seed: results may vary. Rerun with --seeds 5." in verdict(run).said
+    assert "Only one seed: results may vary. Rerun with --seeds 5 (about 9k steps each)." in verdict(run).said
     assert np.isnan(final_return(run).low) and overview_row(run, "mine", 0)["final"] == "1.00"
     assert overview_row(run, "mine", 0)["solved_interval"] == ""
 
@@ -149,6 +206,9 @@ def test_an_algorithm_that_is_not_in_the_table_has_a_verdict() -> None:
 
 def test_a_run_on_a_function_s_environment_is_told_in_python() -> None:
     run = run_of(NOTHING, [0.0], ended="full", env="python:scripts.Door", options={"max_steps": 8})
-    assert verdict(run).command == (
-        'pcpg.train(Door, "pcpg", total_steps="18k", seeds=1, out="runs/mine-longer", max_steps=8)'
+    assert verdict(run).command == 'pcpg.resume("runs/mine", env_fn=Door, total_steps="+9k")'
+    again = verdict(run_of(NOTHING, [0.0], env="python:scripts.Door", options={"max_steps": 8})).command
+    assert again == (
+        'pcpg.train(Door, "pcpg", total_steps="9k", seeds=1, out="runs/mine-features", max_steps=8, '
+        "features='random-mlp')"
     )

@@ -82,6 +82,8 @@ def answers_apart() -> Iterator[list[str]]:
         _ANSWERS.reset(token)
 
 
+LIGHT = 0.0005
+"""Weight below which the table would show 0."""
 SHADES = "░▒▓█"
 
 
@@ -90,20 +92,32 @@ def shade(share: float) -> str:
     return "·" if share <= 0 else SHADES[min(3, int(share * 4))]
 
 
-def visits_table(visits: "CoverVisits") -> Table:
-    """A row per policy of the cover and a last one for the weighted cover; panels of grid cells as shaded blocks."""
+def visits_table(visits: "CoverVisits", most: int | None = None) -> Group:
+    """A row per policy of the cover and a last one for the weighted cover; panels of grid cells as shaded blocks.
+
+    With `most`, the heaviest policies come first, and one line sums up the rest.
+    """
     seen = f"Visits of the cover, seed {visits.seed}: {visits.covered:.0%} of the grid cells"
     title = seen if visits.grid.size else f"The cover of seed {visits.seed}; this environment has no grid cells"
     rows = visits.grid.rows
-    table = Table(title=title, title_justify="left", show_lines=len(rows) > 1)
+    table = Table(show_lines=len(rows) > 1)
     labels = ["\n".join(rows)] if 1 < len(rows) <= 4 else []  # a tall grid is a map that needs none
     for name in ("policy", "weight", "return", *("" for _ in labels), *visits.grid.panels):
         table.add_column(name, no_wrap=True)
-    for index, counts in enumerate(visits.counts):
+    order = np.arange(len(visits.weights))
+    if most is not None:
+        heaviest = np.argsort(-visits.weights, kind="stable")[:most]
+        order = heaviest[: max(1, int((visits.weights[heaviest] >= LIGHT).sum()))]
+    for index in order:
+        counts = visits.counts[index]
         numbers = (f"{visits.weights[index]:.3f}", f"{visits.returns[index]:.2f}")
         table.add_row(str(index), *numbers, *labels, *_panels(counts))
+    if rest := sorted(set(range(len(visits.weights))) - set(order.tolist())):
+        low, high = visits.returns[rest].min(), visits.returns[rest].max()
+        returns = f"{low:.2f}" if low == high else f"{low:.2f} to {high:.2f}"
+        table.add_row(f"{len(rest)} more", f"{visits.weights[rest].sum():.3f}", returns, *("" for _ in labels))
     table.add_row("cover", "1", "", *labels, *_panels(visits.mixture))
-    return table
+    return Group(Text(title), table)
 
 
 def _panels(counts: np.ndarray) -> list[str]:

@@ -13,13 +13,15 @@ from pcpg.cli.flags import Arg, Folder, JsonFlag, Mistake, Part, TrustFlag, pars
 from pcpg.envs.functions import load
 from pcpg.runs.disk import check_output
 from pcpg.runs.folder import RunFolder
-from pcpg.runs.verify import DAMAGED, verify
+from pcpg.runs.verify import DAMAGED, WHOLE, verify
 from pcpg.training.display import say
 
 if typing.TYPE_CHECKING:
     from pcpg.api import Run
 
 EXPORTER = "pcpg_lab.minari:save"
+SHOWN = 12
+"""Policies of a cover that `show` lists by default: those with the most weight."""
 SeedFlag = Annotated[int | None, Arg(help="Seed; by default the first.")]
 GreedyFlag = Annotated[bool, Arg(help="Take the most likely action instead of sampling one.")]
 BestFlag = Annotated[bool, Arg(help="Use the policy with the best evaluation in training instead of the final one.")]
@@ -63,6 +65,8 @@ class Show:
     seed: SeedFlag = None
     png: Annotated[str, Arg("FILE")] = ""
     """Also save a picture to this file."""
+    all: bool = False
+    """Show every policy, in the order of its addition."""
     json: JsonFlag = False
 
     def __call__(self, console: Console) -> int:
@@ -91,7 +95,12 @@ class Show:
             "returns": visits.returns.tolist(),
             "visits": visits.counts.tolist(),
         }
-        return tell(console, self.json, visits_table(visits), result | ({"png": self.png} if self.png else {}))
+        return tell(
+            console,
+            self.json,
+            visits_table(visits, *(() if self.all else (SHOWN,))),
+            result | ({"png": self.png} if self.png else {}),
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,13 +115,14 @@ class Verify:
         found = verify(folder)
         bad = [one for one in found if one.state == DAMAGED]
         out = answer(console, self.json)
-        out.print(verify_table(found))
+        if bad or (odd := [one for one in found if one.state != WHOLE]):
+            out.print(verify_table(bad or odd))
         if not folder.is_sealed and folder.damage is None:
             say(out, f"{folder.name} is unsealed: a version without manifests wrote it; `pcpg resume` seals it")
-        said = f"{folder.name}: {f'{len(bad)} of {len(found)} files are damaged' if bad else 'intact'}"
+        state = f"{len(bad)} of {len(found)} files are damaged" if bad else f"intact ({len(found)} files)"
         files = [one._asdict() for one in found]
         result = {"run": folder.name, "whole": not bad, "sealed": folder.is_sealed, "files": files}
-        return tell(console, self.json, said, result, code=1 if bad else 0)
+        return tell(console, self.json, f"{folder.name}: {state}", result, code=1 if bad else 0)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -151,7 +151,7 @@ def curve_chart(
         if over is not None:
             axis.axvline(over, color=style.color, lw=0.8, ls=(0, (2, 2)), alpha=0.8)
             place = axis.get_xaxis_transform()
-            axis.text(over, 1.0, " cover complete", transform=place, fontsize=6.5, color=style.color, va="bottom")
+            axis.text(over, 1.0, " exploration ends", transform=place, fontsize=6.5, color=style.color, va="bottom")
     axis.set(xlabel="environment steps per seed, including roll-ins", ylabel=label, ylim=limits)
     axis.locator_params(axis="x", nbins=6)
     axis.xaxis.set_major_formatter(lambda value, _: steps_text(value))

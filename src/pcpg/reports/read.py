@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 
 from pcpg.algorithms import ALGORITHMS, Arrays, Shown, label
-from pcpg.envs.adapters.names import OURS, is_adapted, is_on_host
+from pcpg.envs.adapters.names import OURS, is_adapted, is_on_host, outside_module
 from pcpg.envs.protocol import Environment
 from pcpg.envs.recorded import recorded
 from pcpg.envs.registry import make
 from pcpg.runs import checkpoints
 from pcpg.runs.disk import exists
 from pcpg.runs.errors import DamagedFile, RunError, understood
-from pcpg.runs.folder import ENVIRONMENT, RunFolder
+from pcpg.runs.folder import ENVIRONMENT, MADE_HERE, RunFolder
 from pcpg.runs.metrics import read_whole_metrics, spent
 from pcpg.state import of_seed
 
@@ -97,8 +97,15 @@ class RunData:
 
     @property
     def is_reward_free(self) -> bool:
-        """Whether the environment is known to pay no reward."""
-        return self.env is not None and self.env.is_reward_free
+        """Whether the environment is known to pay no reward, and none was given to the run."""
+        is_given = bool(self.config.get("source", {}).get("reward"))
+        return self.env is not None and self.env.is_reward_free and not is_given
+
+    @property
+    def needs_trust(self) -> bool:
+        """Whether playing would import a module that the folder names, and nothing says that this user made it."""
+        module = outside_module(str(self.config["env"]), self.config.get("env_options", {}))
+        return module is not None and not exists(self.path / MADE_HERE)
 
     def history(self, name: str) -> list[np.ndarray]:
         """For each seed that has it: rows of environment steps and the value of a metric, [points, 2]."""

@@ -3,6 +3,7 @@
 import json
 import shlex
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import numpy as np
 
@@ -80,6 +81,12 @@ def duration(seconds: float) -> str:
 def listed(words: list[str]) -> str:
     """Words listed as in a sentence: a, b and c."""
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+
+
+def place(run: RunData) -> str:
+    """The folder of a run as a command names it: from the current folder, where it lies inside."""
+    path, here = run.path, Path.cwd()
+    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
 
 
 def repeat(run: RunData) -> str:

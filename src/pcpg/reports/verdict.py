@@ -7,18 +7,17 @@ import shlex
 from collections import Counter
 from typing import NamedTuple
 
-import numpy as np
-
 from pcpg.algorithms import DEFAULT, ENDS
 from pcpg.envs.adapters.names import is_own_function
-from pcpg.reports.read import RunData
+from pcpg.reports.read import RunData, settings_of
+from pcpg.reports.reward import cover_returns, met
 from pcpg.reports.statistics import solved_share
-from pcpg.reports.text import env_flags, number, seeds_text, span_text, steps_text
+from pcpg.reports.text import env_flags, number, place, seeds_text, span_text, steps_text
 
-SAME = 1e-9
-"""Returns that differ by less are equal."""
 CUT_SHORT = ("full", "budget")
 """Ends of an exploration that had more to find."""
+LEAST = 100_000
+"""Steps for another explorer."""
 
 
 class Verdict(NamedTuple):
@@ -59,38 +58,33 @@ def _result(run: RunData) -> str:
 # Whether the reward was reached.
 
 
-def cover_returns(run: RunData) -> np.ndarray:
-    """The return of every episode that measured a policy of a cover."""
-    return np.concatenate([np.zeros(0), *(own for cover in run.covers.values() for own in cover.returns)])
-
-
-def saw_reward(run: RunData) -> bool:
-    """Whether the returns of a run, including its updates', ever differed."""
-    rows = [record for records in run.records.values() for record in records]
-    means = [row[name] for name in ("return", "train/return") for row in rows if row.get(name) is not None]
-    returns = np.concatenate([cover_returns(run), np.array(means, float)])
-    return bool(returns.size and np.ptp(returns) > SAME)
-
-
 def _reward(run: RunData) -> str:
-    if run.is_reward_free or run.solved:
+    if run.is_reward_free or run.source:
         return ""
-    returns = cover_returns(run)
-    if not returns.size:
-        return "" if saw_reward(run) else "Training never reached a reward: every round returned the same."
-    paid = int((np.abs(returns) > SAME).sum())
-    if not paid:
-        return f"Exploration never reached the reward (0 of {len(returns):,} episodes)."
-    if paid < 0.9 * len(returns):
-        return f"Exploration reached the reward in {paid:,} of {len(returns):,} episodes."
-    # A return of 0 means nothing in this environment.
-    return f"Returns during exploration: {span_text(returns)} ({len(returns):,} episodes)."
+    found = met(run)
+    if not found.is_met:
+        of = f"Exploration never reached the reward (0 of {found.episodes:,} episodes)."
+        return of if found.episodes else "Training never reached a reward: every round returned the same."
+    if not found.is_plain:
+        return f"Returns during exploration: {span_text(cover_returns(run))} ({found.episodes:,} episodes)."
+    steps = [at for at in found.at.values() if at is not None]
+    never = len(found.at) - len(steps)
+    others = f"; {seeds_text(never)} never met it" if never else ""
+    if found.paid:
+        many = f"{found.paid:,} of {found.episodes:,} episodes of exploration"
+        return f"Reward first met after {span_text(steps, steps_text)} steps, in {many}{others}."
+    if found.at_once:
+        return ""  # from the first round on: there was nothing to find
+    when = ", while learning the task" if found.episodes else ""
+    return f"Reward first met after {span_text(steps, steps_text)} steps{when}{others}."
 
 
 # The reach of the cover.
 
 
 def _reach(run: RunData) -> str:
+    if run.source:
+        return ""  # its cover is another run's
     sizes = [len(cover.weights) for cover in run.covers.values()]
     many = f"{span_text(sizes, str)} {'policy' if sizes == [1] else 'policies'}"
     cells = [own for seed in run.seeds if (own := cells_of(run, seed))]
@@ -132,7 +126,8 @@ def _end(run: RunData) -> str:
 def _certainty(run: RunData) -> str:
     many = len(run.seeds)
     if many == 1:
-        return "Only one seed: results may vary. Rerun with --seeds 5."
+        how = "seeds=5" if is_own_function(str(run.config["env"])) else "--seeds 5"
+        return f"Only one seed: results may vary. Rerun with {how} (about {steps_text(run.steps_per_seed)} steps each)."
     share = solved_share(run)
     if share is None:
         return ""
@@ -149,38 +144,51 @@ def _next(run: RunData) -> tuple[str, str]:
         return "", ""
     if run.summary is None:
         return "finish the run", _resume(run)
+    if run.failed:
+        return "retry the failed seeds", _resume(run, retry=True)
+    steps, is_cut = run.steps_per_seed, any(word in CUT_SHORT for word in run.ends.values())
+    if run.is_reward_free:
+        cells = [own for seed in run.seeds if (own := cells_of(run, seed))]
+        is_whole = bool(cells) and all(own.seen >= own.possible for own in cells)
+        return ("explore longer", _resume(run, more=steps)) if is_cut and not is_whole else ("", "")
     if run.solved == len(run.seeds):
         return "", ""
-    steps = run.steps_per_seed
-    if any(word in CUT_SHORT for word in run.ends.values()):
-        return "explore longer", _again(run, "longer", 2 * steps)
-    can_learn = not run.is_reward_free and (run.solved_return is not None or not saw_reward(run))
-    if not can_learn:
-        return "", ""
+    if met(run).is_met:
+        return ("train longer", _resume(run, more=steps)) if run.solved_return is not None else ("", "")
+    if is_cut:
+        return "explore longer", _resume(run, more=steps)
     if not run.has_explored and not any(run.ends.values()):
         return "explore first", _again(run, "explore", steps, algo=DEFAULT)
-    if not saw_reward(run):
+    settings = settings_of(run.config)
+    if settings is None or settings.takes_features:
         features = "fourier" if run.config["features"] == "random-mlp" else "random-mlp"
         return "try other features", _again(run, "features", steps, features=features)
-    return "train longer", _resume(run, more=steps)
+    return "try another explorer", _again(run, "other", max(steps, LEAST), algo=DEFAULT)
 
 
 def _again(run: RunData, name: str, steps: int, *, algo: str = "", features: str = "") -> str:
     """The same environment and seeds in a new run, with other settings."""
-    env, budget, out = str(run.config["env"]), steps_text(steps), f"{run.path}-{name}"
-    algo, seeds = algo or run.config["algo"], len(run.seeds)
+    env, budget, out = str(run.config["env"]), steps_text(steps), f"{place(run)}-{name}"
+    algo, seeds, first = algo or run.config["algo"], len(run.seeds), run.seeds[0]
     if is_own_function(env):
-        function = env.partition(":")[2].rpartition(".")[2].partition("#")[0]
-        options = run.env_options | ({"features": features} if features else {})
+        options = ({"seed": first} if first else {}) | run.env_options | ({"features": features} if features else {})
         more = "".join(f", {name}={value!r}" for name, value in options.items())
-        return f'pcpg.train({function}, "{algo}", total_steps="{budget}", seeds={seeds}, out="{out}"{more})'
+        return f'pcpg.train({_name(env)}, "{algo}", total_steps="{budget}", seeds={seeds}, out="{out}"{more})'
     words = [env, *env_flags(run), "--algo", algo, *(["--features", features] if features else [])]
+    words += ["--seed", str(first)] if first else []
     return shlex.join(["pcpg", "train", *words, "--seeds", str(seeds), "--steps", budget, "--out", out])
 
 
-def _resume(run: RunData, more: int = 0) -> str:
-    added = f"+{steps_text(more)}" if more else ""
-    if is_own_function(str(run.config["env"])):
-        steps = f', total_steps="{added}"' if added else ""
-        return f'pcpg.resume("{run.path}", env_fn=...{steps})'
-    return shlex.join(["pcpg", "resume", str(run.path), *(["--steps", added] if added else [])])
+def _name(env: str) -> str:
+    """The name of a user's own function or class."""
+    return env.partition(":")[2].rpartition(".")[2].partition("#")[0]
+
+
+def _resume(run: RunData, more: int = 0, *, retry: bool = False) -> str:
+    """The command or call that continues this run."""
+    added, env = f"+{steps_text(more)}" if more else "", str(run.config["env"])
+    if is_own_function(env):
+        steps = (f', total_steps="{added}"' if added else "") + (", retry_failed=True" if retry else "")
+        return f'pcpg.resume("{place(run)}", env_fn={_name(env)}{steps})'
+    words = [place(run), *(["--steps", added] if added else []), *(["--retry-failed"] if retry else [])]
+    return shlex.join(["pcpg", "resume", *words, *(["--trust"] if run.needs_trust else [])])

@@ -29,9 +29,11 @@ from pcpg.runs.manifest import (
 CONFIG = "config.json"
 ENVIRONMENT = "environment.json"
 SUMMARY = "summary.json"
+MADE_HERE = "made-here"
+"""The note in a run folder that this user made it, on a module that is still the same."""
 PARTS = (
     *(CONFIG, ENVIRONMENT, SUMMARY, MANIFEST, "metrics.jsonl", "timings.jsonl", "policy.safetensors"),
-    *("features.safetensors", "wandb.json", "report.html", "cover", "checkpoints", "tensorboard", LOCK),
+    *(MADE_HERE, "features.safetensors", "wandb.json", "report.html", "cover", "checkpoints", "tensorboard", LOCK),
 )
 """Every name in a run folder that the library reads or writes."""
 

@@ -27,6 +27,8 @@ if typing.TYPE_CHECKING:
 
 QUIET_SECONDS = 10.0
 """Shortest time between two lines where the output is not a terminal."""
+LATE = 0.2
+"""Share of the time a run was said to take by which it may be late before it says so."""
 LOG = logging.getLogger("pcpg")
 """What the library says from Python: on stderr, unless the program has set up logging."""
 
@@ -84,6 +86,10 @@ class Display:
         self.line = line or functools.partial(say, console)
         self.began = time.monotonic()
         self.progress: Progress | None = None
+        self.end: float | None = None  # by which the run was said to end
+        self.left = ""
+        self.met: dict[int, int] = {}  # by seed, the steps at which its reward was first met
+        self.first: dict[int, float] = {}  # by seed, what its first round returned
         self.last_line: float | None = None
         # Redrawn four times a second, so the clock runs on between two rounds.
         self.live = Live(get_renderable=self._draw, console=console, refresh_per_second=4)
@@ -117,10 +123,40 @@ class Display:
         """Show the newest round."""
         self.progress = progress
         now = time.monotonic()
+        self.left = self._time_left(progress, now)
+        self._note_reward(progress)
         is_due = self.last_line is None or now - self.last_line > QUIET_SECONDS
         if not self.console.is_terminal and is_due and (progress.records or not progress.compiled):
             self.last_line = now
-            self.line(f"{self.title}: {summary_line(progress)}")
+            self.line(f"{self.title}: {summary_line(progress, self.left, self.reward)}")
+
+    def _time_left(self, progress: "Progress", now: float) -> str:
+        """The time left, which never rises: a run that turns out longer says so instead."""
+        if progress.seconds_left is None:
+            return status(progress)
+        end = now + progress.seconds_left
+        if self.end is not None and end > self.end + LATE * (self.end - self.began):
+            return "taking longer than estimated" if progress.step < progress.max_steps else status(progress)
+        self.end = end if self.end is None else min(end, self.end)
+        return status(progress, max(0.0, self.end - now))
+
+    def _note_reward(self, progress: "Progress") -> None:
+        """Remember when each seed's returns first rose above those of its first round."""
+        for record in progress.records:
+            seed, returns = record["seed"], [record.get(name) for name in ("return", "train/return")]
+            known = [value for value in returns if value is not None]
+            if known and max(known) > self.first.setdefault(seed, min(known)):
+                self.met.setdefault(seed, record["env_steps"])
+
+    @property
+    def reward(self) -> str:
+        """Whether the reward was met."""
+        if not self.first:
+            return ""
+        if not self.met:
+            return "reward not met yet"
+        many = f" by {len(self.met)} of {len(self.first)} seeds" if len(self.first) > len(self.met) else ""
+        return f"reward met{many}, first after {short(min(self.met.values()))} steps"
 
     def _draw(self) -> RenderableType:
         progress = self.progress
@@ -131,7 +167,7 @@ class Display:
             return top
         bar = ProgressBar(total=max(progress.max_steps, 1), completed=progress.step, width=24)
         top.add_row(Text(self.title, style="bold"), bar, round_text(progress))
-        state = Text(status(progress), style="" if progress.compiled else "yellow")
+        state = Text("; ".join(filter(None, [self.left, self.reward])), style="" if progress.compiled else "yellow")
         numbers = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
         if progress.records:
             values = newest(progress)
@@ -153,7 +189,7 @@ def round_text(progress: "Progress") -> str:
     return f"round {progress.step} of at most {progress.max_steps}"
 
 
-def status(progress: "Progress") -> str:
+def status(progress: "Progress", left: float | None = None) -> str:
     """The current activity, or the time left."""
     if progress.step >= progress.max_steps:
         return "done"
@@ -161,7 +197,7 @@ def status(progress: "Progress") -> str:
         return "compiling: once for these settings, then cached for later runs"
     if progress.seconds_left is None:
         return "time left: unknown until the first round finishes"
-    return f"at most {duration(progress.seconds_left)} left"
+    return f"at most {duration(progress.seconds_left if left is None else left)} left"
 
 
 def newest(progress: "Progress") -> dict[str, str]:
@@ -182,11 +218,11 @@ def newest(progress: "Progress") -> dict[str, str]:
     return {name: value for name, value in values.items() if name not in absent}
 
 
-def summary_line(progress: "Progress") -> str:
+def summary_line(progress: "Progress", left: str, reward: str = "") -> str:
     """The newest round in one line."""
     values = newest(progress) if progress.records else {}
     numbers = ", ".join(f"{name} {value}" for name, value in values.items() if value != "-")
-    return "; ".join(part for part in (round_text(progress), numbers, status(progress)) if part)
+    return "; ".join(part for part in (round_text(progress), numbers, reward, left) if part)
 
 
 def _span(records: Iterable[Mapping[str, Any]], name: str, form: str) -> str:

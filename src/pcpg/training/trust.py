@@ -29,7 +29,7 @@ from pcpg.run_config import RunConfig
 from pcpg.runs.disk import exists, make_folder, read_file, write_file
 from pcpg.runs.documents import read_json
 from pcpg.runs.errors import DamagedFile, RunError
-from pcpg.runs.folder import ENVIRONMENT, RunFolder
+from pcpg.runs.folder import ENVIRONMENT, MADE_HERE, RunFolder
 
 
 def check_trust(folder: RunFolder, trust: bool) -> None:
@@ -49,16 +49,12 @@ def asks_for(folder: RunFolder) -> str | None:
     return None if module is None or _is_mine(folder) else module
 
 
-MINE = "made-here"
-"""The file in which a run folder says that this user made it, on a module that is still the same."""
-
-
 def vouched(folder: RunFolder) -> RunFolder:
     """A run with a note that this user made it: its module needs no trust here as long as it does not change."""
     module = outside_module(folder.config["env"], folder.config.get("env_options", {}))
     with contextlib.suppress(RunError, OSError):  # without it trust will be asked for
         if module is not None and (note := _note(folder, _secret(make=True))):
-            write_file(folder.path / MINE, note)
+            write_file(folder.path / MADE_HERE, note)
     return folder
 
 
@@ -66,7 +62,7 @@ def _is_mine(folder: RunFolder) -> bool:
     """Whether the note in a folder is this user's, for this environment and the module as it is now."""
     with contextlib.suppress(RunError, OSError):
         note = _note(folder, _secret(make=False))
-        return bool(note) and hmac.compare_digest(read_file(folder.path / MINE, most=1000), note)
+        return bool(note) and hmac.compare_digest(read_file(folder.path / MADE_HERE, most=1000), note)
     return False
 
 
