@@ -53,6 +53,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "pcpg": TRAINING | {"run", "callbacks", "api", "elsewhere", "reports"},  # the public names
     "reports": {"runs", "algorithms", "state", "envs"},
     "play": GROUND | {"runs", "run", "api", "training"},
+    "hub": TRAINING | {"policy", "reports", "run"},
     "theory": set(),  # the lazy alias of pcpg_theory
     "cli": TRAINING | {"pcpg", "api", "run", "reports", "play", "elsewhere", "new_run"},
     "__main__": {"cli"},

@@ -51,7 +51,7 @@ _HOMES = {
     "pcpg.cover.design": ("Design", "d_optimal"),
     "pcpg.envs": ("Environment", "check_environment", "make", "register"),
 }
-_MODULES = ("envs", "features", "theory", "api", "callbacks")
+_MODULES = ("envs", "features", "theory", "api", "callbacks", "hub")
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 

@@ -73,12 +73,16 @@ class Browser:
         return event
 
     def open(self, path: Path, width: int, *, dark: bool = False) -> None:
-        """Load a page at a width; `complaints` are of this page."""
+        """Load the page in a file at a width; `complaints` are of this page."""
+        self.go(path.resolve().as_uri(), width, dark=dark)
+
+    def go(self, url: str, width: int, *, dark: bool = False) -> None:
+        """Load a page at a width."""
         self.complaints = []
         self.ask("Emulation.setDeviceMetricsOverride", width=width, height=844, deviceScaleFactor=1, mobile=width < 600)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.ask("Emulation.setEmulatedMedia", features=[scheme])
-        self.ask("Page.navigate", url=path.resolve().as_uri())
+        self.ask("Page.navigate", url=url)
         while self.receive().get("method") != "Page.loadEventFired":
             pass
 

@@ -205,6 +205,7 @@ COMMANDS: dict[str, Command] = {
     "show": Command("pcpg.cli.inspect:Show", "Show where the policies of a cover go: visits by grid cell."),
     "verify": Command("pcpg.cli.inspect:Verify", "Check a run folder for missing or corrupted files."),
     "report": Command("pcpg.cli.inspect:Report", "Write a report of one or more runs as an HTML page."),
+    "watch": Command("pcpg.cli.watch:Watch", "Show the report of a run in a browser while it goes on."),
     "video": Command("pcpg.cli.inspect:Video", "Record episodes of a policy as a GIF or an MP4."),
     "export": Command("pcpg.cli.inspect:Export", "Save episodes of a run as a Minari dataset."),
     "look": FreeCommand("pcpg.cli.inspect:look", "Play random episodes and describe the environment."),

@@ -125,9 +125,14 @@ def final_policies(states: Sequence[SeedState[object]]) -> Arrays:
 def read_policies(folder: RunFolder, config: RunConfig, env: Environment, kind: str) -> list[Any]:
     """The final or the best policy of each seed."""
     arrays = folder.read_arrays(folder.policy) if folder.is_finished else arrays_so_far(folder)
+    return policies_of(arrays, config, env, kind, config.seed_list)
+
+
+def policies_of(arrays: Arrays, config: RunConfig, env: Environment, kind: str, seeds: Sequence[int]) -> list[Any]:
+    """The final or the best policy of some seeds, from their arrays."""
     agent = bound_agent(config, env)
     like = agent.template()
-    return [unflatten(like, _under(f"{seed}/{kind}", arrays), any_shape=agent.grows) for seed in config.seed_list]
+    return [unflatten(like, _under(f"{seed}/{kind}", arrays), any_shape=agent.grows) for seed in seeds]
 
 
 # What a run leaves for others.

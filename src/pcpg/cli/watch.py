@@ -1,0 +1,135 @@
+"""`pcpg watch`: the report of a run that is going on, for a browser on this machine.
+
+It serves what it renders and no file: the page, and a stamp that changes after each round, at which the page loads
+itself again. The report is read as `pcpg report` reads it, so nothing that the folder names is imported.
+"""
+
+import dataclasses
+import html
+import threading
+from collections.abc import Callable
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Annotated
+
+from rich.console import Console
+
+from pcpg.cli.display import answer, loading, print_json
+from pcpg.cli.flags import Arg, Folder, JsonFlag, Mistake
+from pcpg.runs.errors import RunError
+from pcpg.runs.folder import RunFolder
+from pcpg.training.display import say
+
+HERE = "127.0.0.1"
+SECONDS = 2
+"""Between two looks of a page at the stamp."""
+RENEW = f"""<script>
+(() => {{
+  let first = null;
+  setInterval(async () => {{
+    try {{
+      const now = await (await fetch("/stamp", {{cache: "no-store"}})).text();
+      if (first !== null && now !== first) location.reload();
+      first = now;
+    }} catch {{ document.title = "not running: " + document.title.replace("not running: ", ""); }}
+  }}, {1000 * SECONDS});
+}})();
+</script>
+"""
+INLINE = "'unsafe-inline'"
+POLICY = f"default-src 'none'; style-src {INLINE}; script-src {INLINE}; img-src data:; connect-src 'self'"
+
+
+@dataclasses.dataclass(frozen=True)
+class Watch:
+    """Show the report of a run in a browser on this machine, renewed after each round; Ctrl-C ends it."""
+
+    dir: Folder
+    port: Annotated[int, Arg("INT")] = 8765
+    """Port on 127.0.0.1; 0: any that is free."""
+    json: JsonFlag = False
+
+    def __call__(self, console: Console) -> int:
+        folder = RunFolder.open(self.dir)
+        if not 0 <= self.port < 2**16:
+            raise Mistake(f"port must be from 0 to 65535, got {self.port}")
+        with loading(console):
+            server = serving(folder.path, self.port)
+        with server:
+            url = f"http://{HERE}:{server.server_port}/"
+            print_json({"run": folder.name, "url": url}, self.json)
+            say(answer(console, self.json), f"watch {folder.name} at {url} (Ctrl-C ends it)")
+            try:
+                server.serve_forever()
+            except KeyboardInterrupt:
+                return 0
+        return 0
+
+
+def serving(path: Path, port: int) -> ThreadingHTTPServer:
+    """A server of the report of a run, bound to this machine alone."""
+    page = Page(path)
+
+    class Handler(BaseHTTPRequestHandler):
+        server_version, sys_version = "pcpg", ""
+
+        def do_GET(self) -> None:
+            asked: dict[str, Callable[[], str]] = {"/": page.text, "/stamp": page.stamp}
+            # Another site may give its own name this address, and would then read what only this machine should.
+            name = self.headers.get("Host", "").rpartition(":")[0]
+            if name not in (HERE, "localhost"):
+                self.send_error(HTTPStatus.FORBIDDEN)
+            elif self.path not in asked:
+                self.send_error(HTTPStatus.NOT_FOUND)
+            else:
+                self._send(asked[self.path]().encode("utf-8", "replace"))
+
+        def _send(self, body: bytes) -> None:
+            self.send_response(HTTPStatus.OK)
+            self.send_header("Content-Type", "text/html; charset=utf-8")
+            self.send_header("Content-Length", str(len(body)))
+            self.send_header("Cache-Control", "no-store")
+            self.send_header("Content-Security-Policy", POLICY)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Say nothing: the terminal may be training's."""
+
+    try:
+        return ThreadingHTTPServer((HERE, port), Handler)
+    except OSError as error:
+        raise Mistake(
+            f"cannot use port {port} of {HERE} ({error.strerror}); --port 0 takes any that is free"
+        ) from error
+
+
+class Page:
+    """The report of a run as it is now; rendered once for each stamp."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.rendered = ("", "")
+        self.lock = threading.Lock()
+
+    def stamp(self) -> str:
+        """What changes whenever a round is over, or the run."""
+        names = ("metrics.jsonl", "manifest.json", "summary.json", "config.json")
+        found = [path.stat() for name in names if (path := self.path / name).exists()]
+        return " ".join(f"{one.st_mtime_ns}:{one.st_size}" for one in found)
+
+    def text(self) -> str:
+        """The page."""
+        from pcpg.reports.page import render
+        from pcpg.reports.read import read_run
+
+        with self.lock:
+            stamp = self.stamp()
+            if self.rendered[0] != stamp:
+                try:
+                    text = render([read_run(self.path)])
+                except RunError as error:  # between two files of a round, or damaged
+                    text = f"<!DOCTYPE html><title>pcpg</title><body><p>{html.escape(str(error))}</p></body></html>"
+                self.rendered = (stamp, text.replace("</body>", f"{RENEW}</body>"))
+            return self.rendered[1]

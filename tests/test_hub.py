@@ -1,0 +1,104 @@
+"""A folder for a model hub holds policies that act as before, loads without any code of its own, and has a card."""
+
+import json
+import shutil
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+import pytest
+
+import pcpg
+from pcpg.runs.errors import DamagedFile, FolderTaken, RunError
+
+SMALL = {"ppo": {"num_updates": 1, "num_episodes": 32, "hidden": [8]}, "visit_episodes": 8, "budget": 400}
+
+
+class Two(gymnasium.Env):
+    observation_space = gymnasium.spaces.Dict({"at": gymnasium.spaces.Discrete(2)})
+    action_space = gymnasium.spaces.Discrete(3, start=5)
+    max_steps = 4
+    made = 0
+
+    def __init__(self):
+        type(self).made += 1
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.time = 0
+        return {"at": 0}, {}
+
+    def step(self, action):
+        self.time += 1
+        return {"at": self.time % 2}, float(action == 6), False, self.time == 4, {}
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> tuple[pcpg.Run, Path]:
+    place = tmp_path_factory.mktemp("hub")
+    run = pcpg.train(Two, "ppo", seeds=2, config=SMALL, out=place / "run", quiet=True)
+    return run, pcpg.hub.export(run, place / "model")
+
+
+def test_policies_come_back_as_they_were_without_their_environment(exported: tuple[pcpg.Run, Path]) -> None:
+    run, folder = exported
+    before, model = Two.made, pcpg.hub.load(folder)
+    assert Two.made == before and model.returns == run.summary["final_return"]
+    for old, new in zip(run.policies, model.policies, strict=True):
+        for at in (0, 1):
+            assert old.act({"at": at}, seed=3) == new.act({"at": at}, seed=3) in (5, 6, 7)
+    best = int(np.argmax(model.returns))
+    assert model.policy is model.policies[best]
+    assert model.config["algo"] == "ppo" and model.config["seeds"] == 2
+
+
+def test_the_card_has_returns_and_how_to_use_it(exported: tuple[pcpg.Run, Path]) -> None:
+    _, folder = exported
+    card = (folder / "README.md").read_text()
+    assert card.startswith("---\nlibrary_name: pcpg\n") and "PPO on python:" in card
+    assert "pcpg.hub.load" in card and "Environment steps per seed: " in card
+    assert all(f"| {seed} | " in card for seed in (0, 1)) and "With 2 seeds" not in card, "no return counts as solved"
+    assert {path.name for path in folder.iterdir()} == {"pcpg.json", "policy.safetensors", "README.md"}
+
+
+def test_a_video_and_the_library_s_own_environments(tmp_path: Path) -> None:
+    run = pcpg.train("CombinationLock-v0", "ppo", horizon=2, config=SMALL, out=tmp_path / "run", quiet=True)
+    folder = pcpg.hub.export(run, tmp_path / "model", video=True)
+    assert (folder / "video.gif").read_bytes().startswith(b"GIF") and "video.gif" in (folder / "README.md").read_text()
+    assert "pcpg train --config" in (folder / "README.md").read_text()
+    observation = np.zeros(run.env.observation_space.shape)
+    assert pcpg.hub.load(folder).policy.act(observation, seed=1) == run.policy.act(observation, seed=1)
+
+
+def test_nothing_is_written_over(exported: tuple[pcpg.Run, Path]) -> None:
+    run, folder = exported
+    with pytest.raises(FolderTaken, match="is there already"):
+        pcpg.hub.export(run, folder)
+
+
+@pytest.mark.parametrize("name", ["pcpg.json", "policy.safetensors"])
+def test_a_folder_that_was_altered_is_refused(exported: tuple[pcpg.Run, Path], tmp_path: Path, name: str) -> None:
+    folder = tmp_path / "model"
+    shutil.copytree(exported[1], folder)
+    data = bytearray((folder / name).read_bytes())
+    data[len(data) // 2] ^= 1
+    (folder / name).write_bytes(data)
+    with pytest.raises(DamagedFile, match=name):
+        pcpg.hub.load(folder)
+    (folder / name).unlink()
+    with pytest.raises(RunError, match=name):
+        pcpg.hub.load(folder)
+
+
+def test_a_link_out_of_the_folder_and_other_settings_are_refused(
+    exported: tuple[pcpg.Run, Path], tmp_path: Path
+) -> None:
+    folder = tmp_path / "model"
+    shutil.copytree(exported[1], folder)
+    (folder / "policy.safetensors").unlink()
+    (folder / "policy.safetensors").symlink_to(exported[1] / "policy.safetensors")
+    with pytest.raises(RunError, match="link"):
+        pcpg.hub.load(folder)
+    (folder / "pcpg.json").write_text(json.dumps({"config": 3}))
+    with pytest.raises(RunError, match=r"pcpg\.json"):
+        pcpg.hub.load(folder)
