@@ -38,7 +38,7 @@ def check_gymnasium(made: Any, seed: int, num_steps: int) -> None:
 
 
 def _reset(env: gymnasium.Env, seed: int | None, refuse: Any) -> Any:
-    found = env.reset(seed=seed)
+    found: Any = env.reset(seed=seed)
     if not (isinstance(found, tuple) and len(found) == 2 and isinstance(found[1], dict)):
         refuse("reset(seed=...) must return (observation, info), with a dict for info")
     _check_observation(env, found[0], "reset", refuse)
@@ -46,7 +46,7 @@ def _reset(env: gymnasium.Env, seed: int | None, refuse: Any) -> Any:
 
 
 def _step(env: gymnasium.Env, at: int, refuse: Any) -> bool:
-    found = env.step(env.action_space.sample())
+    found: Any = env.step(env.action_space.sample())
     if not (isinstance(found, tuple) and len(found) == 5):
         refuse("step(action) must return (observation, reward, terminated, truncated, info)")
     observation, reward, terminated, truncated, _ = found
