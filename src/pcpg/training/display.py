@@ -101,7 +101,7 @@ class Display:
         if wanted is False or (quiet and wanted is None):
             yield None
             return
-        lines = None if wanted else lambda line: tell([line], quiet=False)
+        lines = None if wanted else tell
         with Display(Console(stderr=True), title, lines) as display:
             yield display
 
