@@ -374,3 +374,11 @@ def test_targets_of_make_and_extras_that_pages_name_exist() -> None:
             re.findall(r"`make ([a-z]+)`", text)
         )
         assert made <= targets, page
+    hosted = (ROOT / ".github/workflows/ci.yml").read_text()
+    called = set(re.findall(r"run: make ([a-z]+)", hosted))
+    assert called <= targets and {"test", "docs", "wheel"} <= called
+
+
+def test_the_citation_names_this_version() -> None:
+    cited = (ROOT / "CITATION.cff").read_text()
+    assert f"\nversion: {pcpg.__version__}\n" in cited and "2007.08459" in cited
