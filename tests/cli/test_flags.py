@@ -69,6 +69,9 @@ def test_options_of_another_library_are_read_without_a_type() -> None:
     command, options = parse_parts([Part(Command), Part(dict, {"seed": 1}, "env")], words, "pcpg do")
     assert command == Command("a")
     assert options == {"seed": 1, "is_slippery": False, "desc": None, "size": 8, "map_name": "8x8"}
+    switches = ["a", "--env.wrap", "--env.no-reward", "--dry"]
+    command, options = parse_parts([Part(Command), Part(dict, {}, "env")], switches, "pcpg do")
+    assert command.dry and options == {"wrap": True, "reward": False}
     assert collect(["--env.size", "8", "b"], []) == ({}, ["--env.size", "8", "b"])
 
 

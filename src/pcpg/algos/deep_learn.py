@@ -37,6 +37,8 @@ MOST_BYTES = 32_000_000
 """Of the minibatches of one call."""
 POOL = 4_096
 """Transitions whose bonus is computed in a round, beside the newest; the explorer's minibatches are drawn from them."""
+PIECE = 8
+"""Length of a piece of an episode in the pool, in steps of the explorer's targets."""
 LIMIT = 1e6
 """Bound of the explorer's values."""
 TEMPERATURE, EPSILON = 0.003, 0.1
@@ -167,24 +169,40 @@ class Learning:
         """The explorer's updates: the bonus of all data so far plus the reward."""
         own, kept, explore = state.own, state.own.data, self.config.explore
         rng, batch = Draws(state.seed, state.round).of(Stream.LEARN), self.config.learn.batch
-        pool = np.arange(kept.size)
-        if kept.size > POOL:  # what is new is learned from at once
-            new = min(POOL, int(kept.each("lengths")[-self.config.num_episodes :].sum()))
-            pool = np.concatenate([pool[-new:], rng.integers(kept.size, size=POOL)])
+        places, is_whole = self._pool(kept, rng)
         novelty: Novelty = own.novelty
         power = 0.5 if explore.bonus_form == "root" else 1.0
-        bonus = novelty.bonus(kept.observations[kept.landing_rows(pool)], novelty.inverse_root(), power)
+        bonus = novelty.bonus(kept.observations[kept.landing_rows(places)], novelty.inverse_root(), power)
         mean = float(bonus.mean())
-        paid = bonus * np.float32(explore.bonus_coef / max(mean, 1e-12))
-        paid += np.float32(explore.reward_coef) * task.reward[pool]
+        paid = np.zeros(kept.size, np.float32)
+        paid[places] = bonus * np.float32(explore.bonus_coef / max(mean, 1e-12))
+        paid[places] += np.float32(explore.reward_coef) * task.reward[places]
+        places, gamma, n = places[is_whole], self.config.learn.discount, explore.steps_ahead
         rates = self._rates(explore.learning_rate, -LIMIT, LIMIT)
 
         def draw() -> Minibatch:
-            chosen = rng.integers(len(pool), size=(self.updates, batch))
-            return kept.minibatch(pool[chosen], 1, self.config.learn.discount, paid[chosen], self._noise(rng))
+            chosen = places[rng.integers(len(places), size=(self.updates, batch))]
+            return kept.minibatch(chosen, n, gamma, kept.returns(chosen, n, gamma, paid), self._noise(rng))
 
         agent, found = await self._updated(state, own.explorer, draw, rates)
         return agent, {f"explore/{name}": value for name, value in found.items()} | {"bonus": mean}
+
+    def _pool(self, kept: Transitions, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        """The places whose bonus is computed, all new ones among them, and at which of them all steps of a target are.
+
+        What is new is learned from at once; the others are pieces of episodes.
+        """
+        if kept.size <= POOL:
+            return np.arange(kept.size), np.ones(kept.size, bool)
+        new = min(POOL, int(kept.each("lengths")[-self.config.num_episodes :].sum()))
+        ahead = self.config.explore.steps_ahead
+        piece = 1 if ahead == 1 else PIECE * ahead
+        first = rng.integers(kept.size - new, size=(POOL // piece, 1))
+        places, end = first + np.arange(piece), kept.column("end")[first]
+        is_whole = (places + ahead <= first + piece) | (end <= first + piece)
+        inside = places < end
+        newest = np.arange(kept.size - new, kept.size)
+        return np.concatenate([newest, places[inside]]), np.concatenate([np.ones(new, bool), is_whole[inside]])
 
     async def _updated(
         self, state: SeedState[Any], agent: OfAgent, draw: Any, rates: Rates

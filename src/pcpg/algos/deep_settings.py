@@ -73,6 +73,8 @@ class DeepExploreConfig:
     """Updates per environment step; 0: no explorer."""
     learning_rate: float = 1e-3
     """Adam learning rate."""
+    steps_ahead: int = 1
+    """Steps of the explorer's targets, whose bonuses are all as of now."""
     num_features: int = 512
     """Random Fourier features of the bonus."""
     bandwidth: float = 0.0
@@ -89,7 +91,7 @@ class DeepExploreConfig:
     """Explorers that are kept as a cover, weighted D-optimally, into which half of its episodes roll in; 0: none."""
 
     def __post_init__(self) -> None:
-        positive(self, "learning_rate", "num_features")
+        positive(self, "learning_rate", "num_features", "steps_ahead")
         within(self, "task_share", 0.0, 1.0)
         for name in ("updates", "bandwidth", "reward_coef", "cover"):
             if getattr(self, name) < 0:

@@ -188,6 +188,9 @@ def collect(arguments: Sequence[str], flags: Sequence[Flag], open_to: Sequence[s
             found[path] = is_on
         elif flag and flag.takes_many:
             found[path] = take()
+        elif (not rest or is_flag(rest[0])) and flag is None:  # a switch of what is not known yet
+            part, _, last = path.rpartition(".")
+            found[f"{part}.{last.removeprefix('no_')}"] = ["false" if last.startswith("no_") else "true"]
         elif not rest or is_flag(rest[0]):
             raise Mistake(f"{name} needs a value")
         else:
