@@ -52,6 +52,7 @@ from pcpg_lab.sweeps.tune import tune
 from pcpg_theory.certify_run import upper_of
 from pcpg_theory.optimism import Range
 from tests.damage import WAYS, add, forge, forge_plain, mix, swap
+from tests.kills import logged
 from tests.programs import shared_programs
 
 PPO = {"num_updates": 1, "num_episodes": 16, "hidden": [8]}
@@ -69,6 +70,8 @@ RUNS: dict[str, dict[str, Any]] = {
     "ppo-rnd": LOCK | {"algo": "ppo-rnd", "config": {"ppo": PPO, "budget": 300, "visit_episodes": 16}},
     "host": {"env": "gymnasium:FrozenLake-v1", "max_steps": 8, "num_envs": 4, "config": PCPG},
     "kept-data": LOCK | {"algo": "pcpg-replay", "config": {"explore": {"num_episodes": 8, "patience": 1}}},
+    "logged": {"env": "PointMass-v0", "steps": 20, "algo": "pcpg-deep", "total_steps": 100}
+    | {"config": {"learn": {"hidden": [8], "batch": 8, "updates": 1.0}, "explore": {"num_features": 8}}},
 }
 CELLS: dict[str, Any] = {
     "block": 1,
@@ -101,6 +104,7 @@ def make_folders(root: Path, kinds: Sequence[str]) -> dict[str, Path]:
     for name, arguments in RUNS.items():
         if name not in kinds:
             continue
+        arguments = arguments | ({"data": logged(root.parent / "log.npz")} if name == "logged" else {})
         whole = pcpg.train(**arguments, out=root / name)
         found[name] = whole.path
         found[f"{name} unfinished"] = _cut(arguments, root / f"{name}-unfinished", whole.summary["rounds"] - 1)

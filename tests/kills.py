@@ -42,6 +42,8 @@ RUNS: dict[str, dict[str, Any]] = {
     "ppo-e3b": LOCK | {"algo": "ppo-e3b", "config": BASELINE},
     "pcpg-replay": LOCK
     | {"algo": "pcpg-replay", "config": {"explore": {"num_episodes": 8}, "replay": {"capacity": 400}}},
+    "logged": {"env": "PointMass-v0", "steps": 20, "seeds": 2, "algo": "pcpg-deep", "total_steps": 800}
+    | {"config": {"learn": {"hidden": [8], "batch": 8, "updates": 1.0}, "explore": {"num_features": 16}}},
     "workers": {"env": "gymnasium:FrozenLake-v1", "max_steps": 8, "workers": 2, "config": PCPG},
     "exploit": {"config": {"exploit": {"num_rounds": 12}}},
     "reproduce": {},
@@ -88,7 +90,19 @@ def train(name: str, root: Path) -> None:
     elif name == "exploit":
         pcpg.exploit(root.parent / "alone" / "pcpg", out=out, **arguments)
     else:
-        pcpg.train(**arguments, out=out)
+        data = {"data": logged(root.parent / "log.npz")} if name == "logged" else {}
+        pcpg.train(**arguments, **data, out=out)
+
+
+def logged(file: Path) -> Path:
+    """A file of logged episodes of the point mass."""
+    import numpy as np
+
+    if not file.exists():
+        rng, ended = np.random.default_rng(0), np.arange(60) % 20 == 19
+        seen, acted = rng.uniform(-0.9, 0.9, (63, 4)), rng.uniform(-1, 1, (60, 2))
+        np.savez(file, observations=seen, actions=acted, rewards=ended * 1.0, terminated=ended)
+    return file
 
 
 def results(name: str, root: Path) -> dict[str, bytes]:

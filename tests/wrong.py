@@ -101,6 +101,8 @@ def commands(run: Path, config: Path) -> Iterator[list[str]]:
         settings = preset(LOCK, algo)
         for section in Part(type(settings), settings).sections():
             yield from wrong(["train", LOCK, "--algo", algo, "--steps", "1M"], section.flags, [])
+    logged = (*PATHS, str(config), "minari:", "minari:nope/nope-v0")
+    yield from (["train", LOCK, "--algo", "sac", "--steps", "1M", "--data", value] for value in logged)
     yield from wrong(["exploit", str(run)], [], [])
     yield from wrong(["look", LOCK], Part(type(pcpg.make(LOCK)), pcpg.make(LOCK), "env").sections()[0].flags, [])
 

@@ -52,6 +52,7 @@ class World(NamedTuple):
     features: Callable[[], FeatureMap] | None = None  # draws the feature map, or reads the saved one
     budget: Budget = NO_BUDGET
     assets: Mapping[int, Assets] | None = None  # by the seed that explored; None: the agent explores by itself
+    given: Arrays | None = None  # logged episodes with which every seed begins, as a part of a round has them
 
 
 class Cost(NamedTuple):
@@ -69,6 +70,7 @@ class Settings(Protocol):
     """A frozen dataclass whose fields are the flags and the entries of config.json."""
 
     takes_features: ClassVar[bool]  # whether a feature map is among the settings of a run
+    takes_data: ClassVar[bool]  # whether a run can begin with logged episodes
     leaves: ClassVar[Literal["", "cover", "data"]]  # whether a finished run leaves something to learn a task on
 
     @property
@@ -122,6 +124,7 @@ class WithoutCover:
     """What the settings of algorithms share that build no cover."""
 
     takes_features: ClassVar[bool] = False
+    takes_data: ClassVar[bool] = False
     leaves: ClassVar[Literal["", "cover", "data"]] = ""
     needs_budget: ClassVar[bool] = False
 
@@ -259,7 +262,7 @@ class Row(NamedTuple):
         return getattr(importlib.import_module(module), name)
 
     @property
-    def settings(self) -> type:
+    def settings(self) -> type[Any]:
         """The dataclass of its settings."""
         return type(self.presets.compiled)
 
@@ -300,6 +303,11 @@ ALGORITHMS: dict[str, Row] = {
 def label(algo: str) -> str:
     """The name of an algorithm for people; that of one which is not in the table is its id."""
     return ALGORITHMS[algo].label if algo in ALGORITHMS else algo
+
+
+def taking_data() -> list[str]:
+    """The algorithms that can begin with logged episodes."""
+    return [name for name, row in ALGORITHMS.items() if row.settings.takes_data]
 
 
 DEFAULT = "pcpg"

@@ -4,9 +4,9 @@ import os
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from pcpg.algorithms import Algo
+from pcpg.algorithms import Algo, taking_data
 from pcpg.bonuses.protocol import upgraded
 from pcpg.config import ConfigError, checked, from_plain
 from pcpg.elsewhere import own_keywords, refuse_elsewhere
@@ -24,6 +24,7 @@ from pcpg.runs.metrics import Logger
 from pcpg.training.display import Display, plan, tell, title_of
 from pcpg.training.exploit import exploit_config, exploit_defaults
 from pcpg.training.going_on import go_on
+from pcpg.training.logged import begun_with
 from pcpg.training.loop import Observer, Progress, start_run, train_run
 from pcpg.training.trust import check_trust
 
@@ -59,6 +60,7 @@ def train(
     features: str | Phi = "auto",
     feature_options: Mapping[str, object] | None = None,
     network: Network | None = None,
+    data: str | os.PathLike[str] | None = None,
     config: Mapping[str, object] | None = None,
     on: str = LOCAL,
     feature_seed: int = 0,
@@ -83,6 +85,7 @@ def train(
         out: the run folder; by default a new temporary one.
         features: name of the cover's feature map, or phi(observation, action); with `feature_options`, `feature_seed`.
         network: `network(shape, key)` makes an Equinox module from one observation to hidden units.
+        data: logged episodes to begin with, for algorithms that learn from all data: an .npz file, or "minari:ID".
         config: changes to the algorithm's preset, as in `{"explore": {"bonus_coef": 2.0}}`.
         on: where the workers of an environment are (option `workers`): "local", "ray" or "ray://host:port".
         observer: called with a `Progress` before the first round and after each, or several; False stops training.
@@ -100,9 +103,12 @@ def train(
     check_loggers(loggers)
     limits, options, path = limits_of(total_steps, max_time, until), dict(feature_options or {}), _path(out)
     rest = {"seed": seed, "seeds": seeds, "lanes": lanes, "feature_seed": feature_seed}
+    if data is not None and algo == "auto":
+        algo = cast(Algo, taking_data()[0])
     made = new_config(env, algo, limits, features, options, network, config, env_options, rest, own_keywords(train))
     with workers_on(on):
-        folder = start_run(made := made.resolved(), path)
+        made = made.resolved() if data is None else begun_with(made.resolved(), os.fspath(data))
+        folder = start_run(made, path)
         if not quiet:
             tell(*plan(made, path))
         return _train(folder, observer, loggers, quiet=quiet, progress=progress, trust=True)

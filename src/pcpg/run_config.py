@@ -8,7 +8,7 @@ import typing
 from collections.abc import Hashable, Mapping
 from typing import Any
 
-from pcpg.algorithms import ALGORITHMS, DEFAULT, Settings
+from pcpg.algorithms import ALGORITHMS, DEFAULT, Settings, taking_data
 from pcpg.algos.auto import LOOK_SHARE, STEPS, chosen_line, look_and_choose
 from pcpg.algos.look import lines
 from pcpg.bonuses.protocol import upgraded
@@ -48,6 +48,8 @@ class RunConfig:
     """A budget of steps or time, and a target return."""
     source: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     """The exploited cover of another run, see training/storage.py; empty: the run explores by itself."""
+    data: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    """Logged episodes with which the run begins, see training/logged.py; empty: none."""
     looked: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     """The look that chose algorithm and settings: `env_steps`, `saw` and `chose`, which is empty where random play only
     found a time limit; empty: no look."""
@@ -68,6 +70,7 @@ class RunConfig:
         if self.feature_seed < 0:
             raise ConfigError(f"feature_seed must be 0 or more, got {self.feature_seed}")
         self._check_agent()
+        self._check_data()
 
     def _check_agent(self) -> None:
         preset = ALGORITHMS[self.algo].presets.compiled
@@ -83,6 +86,18 @@ class RunConfig:
             )
         if self.agent.needs_budget and not (self.limits.steps or self.limits.seconds):
             raise ConfigError("explore.reward_first is a share of the budget: set steps or time as well")
+
+    def _check_data(self) -> None:
+        kinds = {"from": str, "episodes": int, "steps": int, "sha256": str}
+        if self.data and {name: type(value) for name, value in self.data.items()} != kinds:
+            raise ConfigError(f"data must have {', '.join(kinds)}, got {dict(self.data)!r:.100}")
+        if self.data:
+            self.check_takes_data()
+
+    def check_takes_data(self) -> None:
+        """Refuse an algorithm that cannot begin with logged episodes."""
+        if not self.agent.takes_data:
+            raise ConfigError(f"{self.algo} cannot begin with logged episodes: use {' or '.join(taking_data())}")
 
     @property
     def seed_list(self) -> list[int]:
@@ -104,8 +119,9 @@ class RunConfig:
         data = dataclasses.asdict(self)
         if self.limits == NO_LIMITS:
             del data["limits"]
-        if not self.looked:
-            del data["looked"]
+        for name in ("looked", "data"):
+            if not data[name]:
+                del data[name]
         if "ppo" in data["agent"] and not data["agent"]["ppo"]["body"]:  # what few ask for
             del data["agent"]["ppo"]["body"]
         return data

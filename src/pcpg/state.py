@@ -88,10 +88,16 @@ class NonFinite(RuntimeError):
     """A non-finite number appeared in training."""
 
 
+SHARED = "*/"
+"""The prefix of arrays in a member file that all seeds have."""
+
+
 def of_seed(seed: int, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """The arrays of a seed in a checkpoint or a member file, by their names without it."""
-    prefix = f"{seed}/"
-    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+    found = {}
+    for prefix in (SHARED, f"{seed}/"):
+        found |= {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+    return found
 
 
 def weights_rng(seed: int, stream: int) -> np.random.Generator:

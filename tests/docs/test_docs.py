@@ -27,6 +27,7 @@ from pcpg.cli.flags import parse
 from pcpg.cli.main import COMMANDS, FreeCommand, Group, run_command
 from pcpg.runs.folder import RunFolder
 from pcpg_theory import own
+from tests.kills import logged
 
 pytestmark = pytest.mark.slow
 
@@ -169,6 +170,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pcpg.train("CombinationLock-v0", horizon=5, config=SMALL, out=folder / "runs/first")
     # A cover of one policy needs no updates, of which the program would take long to compile.
     pcpg.train("Maze-v0", size=10, config={"explore": {"max_policies": 1}}, out=folder / "runs/maze")
+    logged(folder / "poor.npz")
     return folder
 
 

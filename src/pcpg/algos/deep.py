@@ -109,6 +109,9 @@ class DeepAgent(Bound[Own]):
             batches=zero,
             kept=Transitions(self.env.observation_space, self.env.action_space),
         )
+        if self.world.given is not None:
+            own.data.add(Episodes.of_part(self.world.given))
+            own = own._replace(given=np.asarray(own.data.size, np.int64))
         policy = learning.policy(own.task, own.scale).final()
         state = SeedState(Ledger.start(seed, self.env.num_cells), policy, policy, own)
         if self.world.assets is not None:
@@ -202,7 +205,7 @@ class DeepAgent(Bound[Own]):
     def _noted(self, state: State, task: Task) -> State:
         """The state with what the data say of the task."""
         own, met = state.own, int(np.count_nonzero(task.success))
-        met_at = own.data.size if met and own.met_at < 0 else int(own.met_at)
+        met_at = own.data.size - int(own.given) if met and own.met_at < 0 else int(own.met_at)
         own = own._replace(met=np.asarray(met, np.int32), met_at=np.asarray(met_at, np.int64))
         phase = EXPLOIT if task.is_met or own.explorer is None else EXPLORE
         return state._replace(own=own).noted(phase=phase)
@@ -269,7 +272,7 @@ class DeepAgent(Bound[Own]):
     def _longest(self, state: State) -> int:
         """Steps of a long episode, of the newest ones."""
         lengths = state.own.data.each("lengths")[-50:]
-        return int(lengths.max(initial=1)) if len(lengths) else self.env.max_steps
+        return min(int(lengths.max(initial=1)), self.env.max_steps) if len(lengths) else self.env.max_steps
 
     # What the loop asks.
 
@@ -278,7 +281,7 @@ class DeepAgent(Bound[Own]):
         if state.is_done:
             return 0
         used, budget = int(state.ledger.env_steps), self.config.budget
-        each = used / state.round if state.round else self.config.num_episodes * self.env.max_steps
+        each = used / state.round if used and state.round else self.config.num_episodes * self.env.max_steps
         return max(1, int((budget - used) / each))
 
     def stopped(self, state: State, why: Literal["target", "time"]) -> State:

@@ -115,6 +115,7 @@ class DeepConfig(WithoutCover):
     offline_updates: int = 20_000
     """Updates on given data before the first new step."""
 
+    takes_data: ClassVar[bool] = True
     leaves: ClassVar[Literal["", "cover", "data"]] = "data"
 
     def __post_init__(self) -> None:

@@ -122,6 +122,7 @@ class PCPGConfig:
     """PC-PG: explore, then exploit."""
 
     takes_features: ClassVar[bool] = True
+    takes_data: ClassVar[bool] = False
     leaves: ClassVar[Literal["", "cover", "data"]] = "cover"
 
     ppo: PPOConfig = dataclasses.field(default=PPOConfig())

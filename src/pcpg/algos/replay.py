@@ -61,6 +61,7 @@ class ReplayConfig:
     exploit: ReplayExploitConfig = dataclasses.field(default_factory=ReplayExploitConfig)
 
     takes_features: ClassVar[bool] = False
+    takes_data: ClassVar[bool] = False
     leaves: ClassVar[Literal["", "cover", "data"]] = "data"
     needs_budget: ClassVar[bool] = False
 

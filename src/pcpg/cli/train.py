@@ -47,6 +47,10 @@ def train(arguments: list[str], console: Console) -> int:
     with workers_on(read_general(arguments).flags.on):  # features may be scaled by what workers play
         config, flags = read_train_flags(arguments, lambda text: say(console, text, "yellow"))
         check_loggers(flags.log)
+        if flags.data:
+            from pcpg.training.logged import begun_with
+
+            config = begun_with(config, flags.data, here)
         return _train_here(config, flags, console, here)
 
 

@@ -61,6 +61,8 @@ class TrainFlags:
     """Stop a seed once its mean evaluation return reaches this value."""
     out: Annotated[str, Arg("DIR")] = ""
     """Run folder to create; by default a new one under runs/."""
+    data: Annotated[str, Arg("FILE")] = ""
+    """Logged episodes with which a run begins that learns from all its data: an .npz file, or minari:ID."""
     config: Annotated[str, Arg("FILE")] = ""
     """JSON or TOML file of settings, or the config.json of a run; flags override its entries."""
     trust: TrustFlag = False
@@ -219,6 +221,7 @@ def _workers(flags: TrainFlags, given: "RunConfig") -> dict[str, object]:
 
 def _given_config(general: General, notice: Callable[[str], None], *, for_help: bool) -> "RunConfig":
     """The configuration of the file and the general flags, which say what other flags there are."""
+    from pcpg.algorithms import taking_data
     from pcpg.envs.adapters.names import is_adapted
     from pcpg.run_config import RunConfig
 
@@ -243,6 +246,8 @@ def _given_config(general: General, notice: Callable[[str], None], *, for_help: 
         _check_trusted(given, file)
     if general.env_options and is_adapted(str(given["env"])):
         given["env_options"] = dict(given.get("env_options", {})) | general.env_options
+    if flags.data and not {"algo", "agent"} & given.keys():
+        given["algo"] = taking_data()[0]
     shared = {name: getattr(flags, name) for name in ("seed", "seeds", "lanes")}
     shared["feature_seed"] = general.features.feature_seed
     given |= {name: value for name, value in shared.items() if name in general.said}

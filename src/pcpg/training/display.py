@@ -260,6 +260,8 @@ def plan(config: "RunConfig", path: Path) -> list[str]:
         said = f" ({options})" if options else ""
         lines.append(f"{config.env}{said}: {spaces}, up to {env.max_steps} steps per episode")
     lines += [*config.looked["saw"], *filter(None, [config.looked["chose"]])] if config.looked else []
+    if data := config.data:
+        lines.append(f"begins with {data['episodes']:,} logged episodes, {data['steps']:,} steps, of {data['from']}")
     features = f"features {config.features}, " if config.agent.takes_features else ""
     cost = config.agent.cost(env, config.limits)
     parts = [f"plan: {features}{cost.words}; {in_words(cost, config)}", f"all settings: {path / 'config.json'}"]

@@ -29,6 +29,7 @@ from pcpg.training.compile_cache import enable_compile_cache
 from pcpg.training.exploit import make_run_env
 from pcpg.training.going_on import seconds_of, summary_of
 from pcpg.training.interrupt import Stop, stop_on_interrupt
+from pcpg.training.logged import given_data
 from pcpg.training.restore import Restored, device_kind, opened_again, restore
 from pcpg.training.sealing import Sealer
 from pcpg.training.storage import (
@@ -139,7 +140,8 @@ def train_run(
                 notice(text)
             folder = record_environment(folder, config, env)
             features = functools.partial(_features, folder, config, env)
-            agent = bound_agent(config, env, features, own_source_assets(folder, config), budget)
+            assets, given = own_source_assets(folder, config), given_data(folder, config)
+            agent = bound_agent(config, env, features, assets, budget, given)
             frozen = sha256_of(agent.frozen)
             restored = restore(folder, agent, config, frozen, notice)
             run = _Loop(folder, agent, restored, frozen, observer, notice, budget)

@@ -16,7 +16,7 @@ from pcpg.runs.errors import understood
 from pcpg.runs.folder import RunFolder
 from pcpg.runs.verify import damages
 from pcpg.state import SeedState
-from pcpg.training.storage import check_features, needing_all, unpack_states
+from pcpg.training.storage import check_features, members_given, needing_all, unpack_states
 
 UNSEALED = "{} is unsealed: a version without manifests wrote it, so changes to some files go undetected"
 
@@ -56,7 +56,7 @@ def restore(folder: RunFolder, agent: Agent, config: RunConfig, features: str | 
     fresh = [agent.init(seed).noted(env_steps=looked) for seed in config.seed_list]
     checkpoint = folder.newest_checkpoint(notice, with_metrics=True)
     if checkpoint is None:
-        given = list(config.source.get("members", []))
+        given = members_given(config)
         folder.drop_members(len(given))
         return Restored(fresh, 0, given, {})
     lines = checkpoint.state.get("metrics")
@@ -71,7 +71,7 @@ def restore(folder: RunFolder, agent: Agent, config: RunConfig, features: str | 
     check_features(folder, features, checkpoint.state.get("features"))
     hashes = list(checkpoint.state["members"])
     failed = {int(seed): str(cause) for seed, cause in checkpoint.state.get("failed", {}).items()}
-    given = len(config.source.get("members", []))  # the cover that it exploits; what comes after is its own
+    given = len(members_given(config))  # what comes after is its own
     own = list(enumerate(hashes))[given:]
     members = needing_all(lambda: [folder.read_member(index, sha256) for index, sha256 in own])
     folder.drop_members(len(hashes))

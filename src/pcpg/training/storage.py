@@ -43,9 +43,10 @@ def bound_agent(
     features: Callable[[], FeatureMap] | None = None,
     assets: Mapping[int, Assets] | None = None,
     budget: Budget = NO_BUDGET,
+    given: Mapping[str, np.ndarray] | None = None,
 ) -> Agent:
     """The agent of a run; it compiles nothing yet."""
-    return config.agent.agent(World(env, config.lanes or default_lanes(), features, budget, assets))
+    return config.agent.agent(World(env, config.lanes or default_lanes(), features, budget, assets, given))
 
 
 # States and parts.
@@ -213,6 +214,11 @@ def own_source_assets(folder: RunFolder, config: RunConfig) -> dict[int, Assets]
                 raise NotARun(f"{folder.path} has not yet copied the cover it exploits: {error}") from error
             folder.write_member(index, arrays)
     return needing_all(lambda: source_assets(folder, config))
+
+
+def members_given(config: RunConfig) -> list[str]:
+    """The sha256 of the member files that a run has before its first round."""
+    return list(config.source.get("members", [])) + ([config.data["sha256"]] if config.data else [])
 
 
 def needing_all(read: Callable[[], Read]) -> Read:

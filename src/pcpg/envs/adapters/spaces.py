@@ -48,6 +48,7 @@ class Actions(NamedTuple):
 
     space: Discrete | MultiDiscrete | Box
     decode: Callable[[np.ndarray], Any]  # actions [n, ...] of the policy -> those of the environment, [n, ...]
+    encode: Callable[[np.ndarray], np.ndarray]  # and back; what is outside the space stays outside
 
 
 def observations_of(space: gymnasium.Space) -> Observations:
@@ -75,23 +76,42 @@ def actions_of(space: gymnasium.Space) -> Actions:
     """
     if isinstance(space, spaces.Discrete):
         start = int(space.start)
-        return Actions(Discrete(int(space.n)), lambda actions: actions.astype(np.int64) + start)
+        return Actions(Discrete(int(space.n)), lambda actions: actions.astype(np.int64) + start, lambda a: a - start)
     if isinstance(space, spaces.MultiDiscrete):
         start, shape, dtype = np.asarray(space.start).reshape(-1), space.shape, space.dtype
         sizes = tuple(int(n) for n in np.asarray(space.nvec).reshape(-1))
-        return Actions(MultiDiscrete(sizes), lambda actions: (actions + start).reshape(-1, *shape).astype(dtype))
+        return Actions(
+            MultiDiscrete(sizes),
+            lambda actions: (actions + start).reshape(-1, *shape).astype(dtype),
+            lambda actions: _flat(actions, shape) - start,
+        )
     if isinstance(space, spaces.Box) and np.isfinite(space.low).all() and np.isfinite(space.high).all():
         shape, dtype = space.shape, space.dtype
         if dtype is not None and dtype.kind in "iub":
-            return Actions(Box(-1.0, 1.0, (math.prod(shape),)), _integer_decoder(space))
+            span = np.asarray(space.high, np.float64) - space.low + 1.0
+            return Actions(
+                Box(-1.0, 1.0, (math.prod(shape),)),
+                _integer_decoder(space),
+                lambda actions: _flat(2 * (np.asarray(actions, np.float64) - space.low + 0.5) / span - 1, shape),
+            )
         low, high = (np.asarray(bound, np.float64).reshape(-1) for bound in (space.low, space.high))
         middle, half = (low + high) / 2, (high - low) / 2
 
         def decode(actions: np.ndarray) -> np.ndarray:
             return (middle + half * np.clip(actions, -1.0, 1.0)).reshape(-1, *shape).astype(dtype)
 
-        return Actions(Box(-1.0, 1.0, (math.prod(shape),)), decode)
+        def encode(actions: np.ndarray) -> np.ndarray:
+            return (_flat(np.asarray(actions, np.float64), shape) - middle) / np.where(half > 0, half, 1.0)
+
+        return Actions(Box(-1.0, 1.0, (math.prod(shape),)), decode, encode)
     raise InvalidOption(f"actions in {space} are not supported; supported: {ACTIONS}")
+
+
+def _flat(actions: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """Actions [n, *shape] as vectors."""
+    if actions.shape[1:] != shape:
+        raise ValueError(f"actions has rows of shape {actions.shape[1:]}, expected {shape}")
+    return actions.reshape(len(actions), -1)
 
 
 def _integer_decoder(space: spaces.Box) -> Callable[[np.ndarray], np.ndarray]:

@@ -1,0 +1,272 @@
+"""Episodes that were logged elsewhere, of a controller or an earlier run, with which a run begins.
+
+    observations   [steps + episodes, ...], each episode with its last one; or [steps, ...] beside next_observations
+    actions        [steps, ...] as the environment takes them
+    rewards        [steps]
+    terminated     [steps] whether the episode ended there by itself
+    truncated      [steps] whether it was cut there; may be left out
+
+Observations of a Dict or Tuple are arrays of their own, `observations/KEY`. A file is an .npz of these arrays; a Minari
+dataset has the same. A run keeps a copy as its first member file, and in its config where it came from:
+
+    data = {"from": path or "minari:ID", "episodes": ..., "steps": ..., "sha256": of the member file}
+"""
+
+import dataclasses
+import hashlib
+import importlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pcpg.config import ConfigError
+from pcpg.envs.host import HostEnvironment, unsound
+from pcpg.envs.protocol import Environment
+from pcpg.envs.spaces import Box, Discrete, MultiDiscrete, Space
+from pcpg.learners.transitions import CHANCE, Episodes
+from pcpg.run_config import RunConfig
+from pcpg.runs.arrays import encode_arrays
+from pcpg.runs.disk import exists
+from pcpg.runs.errors import DamagedFile, MissingExtra, RunError
+from pcpg.runs.folder import RunFolder
+from pcpg.runs.npz import read_npz
+from pcpg.state import SHARED
+from pcpg.trees import flatten
+
+MINARI = "minari:"
+NAMES = {
+    "actions": ("actions",),
+    "rewards": ("rewards",),
+    "terminated": ("terminated", "terminations", "terminals"),
+    "truncated": ("truncated", "truncations", "timeouts"),
+}
+"""The names under which arrays are looked for."""
+
+Arrays = Mapping[str, np.ndarray]
+
+
+def begun_with(config: RunConfig, where: str, here: Path | None = None) -> RunConfig:
+    """The configuration of a run that begins with these episodes, all of which are read and checked now."""
+    config.check_takes_data()
+    source = where if where.startswith(MINARI) else str((here or Path.cwd()) / where)
+    env = config.make_env()
+    try:
+        part = _read(source, env)
+    finally:
+        if isinstance(env, HostEnvironment):
+            env.close()
+    lengths = part[f"{SHARED}.episodes.lengths"]
+    found = {"episodes": len(lengths), "steps": int(lengths.sum()), "sha256": _sha256(part)}
+    return dataclasses.replace(config, data={"from": source, **found})
+
+
+def given_data(folder: RunFolder, config: RunConfig) -> dict[str, np.ndarray] | None:
+    """The episodes with which a run begins, from its own copy, which is made if missing; None: it begins with none."""
+    if not config.data:
+        return None
+    sha256, path = config.data["sha256"], folder.member(0)
+    if not exists(path):
+        env = config.make_env()
+        part = _read(config.data["from"], env)
+        if _sha256(part) != sha256:
+            raise RunError(f"{config.data['from']} is no longer what {folder.path} was started with: start it again")
+        folder.write_member(0, part)
+    read = folder.read_member(0, sha256)
+    return {name.removeprefix(SHARED): array for name, array in read.items()}
+
+
+def _sha256(part: Arrays) -> str:
+    return hashlib.sha256(encode_arrays(part)).hexdigest()
+
+
+def _read(source: str, env: Environment) -> dict[str, np.ndarray]:
+    """The arrays of the member file for these episodes."""
+    try:
+        of_minari = source.startswith(MINARI)
+        arrays, is_own = _of_minari(source.removeprefix(MINARI), env) if of_minari else (read_npz(Path(source)), False)
+        episodes = episodes_of(arrays, env, is_own=is_own)
+    except DamagedFile as error:
+        raise ConfigError(f"--data {error}") from error
+    except ValueError as error:
+        raise ConfigError(f"--data {source}: {error}") from error
+    return {f"{SHARED}.episodes{name}": array for name, array in flatten(episodes).items()}
+
+
+def _of_minari(dataset_id: str, env: Environment) -> tuple[dict[str, np.ndarray], bool]:
+    """The episodes of a Minari dataset on this machine, and whether `pcpg export` wrote their actions."""
+    try:
+        minari = importlib.import_module("minari")
+    except ImportError as error:
+        raise MissingExtra("minari", f"{MINARI}{dataset_id}") from error
+    try:
+        dataset = minari.load_dataset(dataset_id)
+        episodes = list(dataset.iterate_episodes())
+    except Exception as error:  # of many kinds: Minari's, h5py's, the system's
+        raise ValueError(f"Minari cannot load it: {type(error).__name__}: {error}".splitlines()[0]) from error
+    if not episodes:
+        raise ValueError("it holds no steps")
+    rows = [
+        dict(_leaves("observations", one.observations))
+        | {"actions": one.actions}
+        | {"rewards": one.rewards, "terminated": one.terminations, "truncated": one.truncations}
+        for one in episodes
+    ]
+    from pcpg.envs.gymnasium_bridge import to_gymnasium_space
+
+    arrays = {name: np.concatenate([np.asarray(row[name]) for row in rows]) for name in rows[0]}
+    own, space = to_gymnasium_space(env.action_space), dataset.action_space
+    declared = env.declared_spaces["action"] if isinstance(env, HostEnvironment) else own
+    if space not in (declared, own):
+        raise ValueError(f"its actions are in {space}, expected {declared}")
+    return arrays, space != declared
+
+
+def _leaves(name: str, tree: Any) -> Iterator[tuple[str, np.ndarray]]:
+    """The arrays in Dicts and Tuples, under the names that they have in a file."""
+    items = tree.items() if isinstance(tree, Mapping) else enumerate(tree) if isinstance(tree, tuple) else None
+    if items is None:
+        yield name, np.asarray(tree)
+        return
+    for key, inside in items:
+        yield from _leaves(f"{name}/{key}", inside)
+
+
+# From arrays.
+
+
+@np.errstate(over="ignore", invalid="ignore")  # what is not finite is refused
+def episodes_of(arrays: Arrays, env: Environment, *, is_own: bool = False) -> Episodes:
+    """The episodes in some arrays, as learners keep them; a ValueError says what does not fit.
+
+    `is_own`: actions are those of policies, not yet those of the environment.
+    """
+    actions, rewards, terminated = (_named(arrays, name) for name in ("actions", "rewards", "terminated"))
+    steps = len(actions)
+    truncated = _named(arrays, "truncated", np.zeros(steps, bool))
+    for name, array in (("rewards", rewards), ("terminated", terminated), ("truncated", truncated)):
+        if array.shape != (steps,):
+            raise ValueError(f"{name} has shape {array.shape}, expected ({steps},) as there are {steps:,} actions")
+    if not steps:
+        raise ValueError("it holds no steps")
+    rewards = rewards.astype(np.float32)
+    if not np.isfinite(rewards).all():
+        raise ValueError(f"rewards[{int(np.argmin(np.isfinite(rewards)))}] is not a finite number")
+    terminated, truncated = terminated.astype(bool), truncated.astype(bool)
+    ends = np.flatnonzero(terminated | truncated) + 1
+    if not len(ends) or ends[-1] != steps:
+        last = int(ends[-1]) if len(ends) else 0
+        raise ValueError(f"the episode that begins at step {last} has no end: set truncated where it was cut")
+    lengths = np.diff(ends, prepend=0)
+    return Episodes(
+        _observations(arrays, env, steps, ends),
+        _actions(actions, env, is_own=is_own),
+        rewards,
+        terminated,
+        lengths.astype(np.int32),
+        np.full(len(lengths), CHANCE, np.int8),
+    )
+
+
+def _named(arrays: Arrays, name: str, default: np.ndarray | None = None) -> np.ndarray:
+    """The array of a name, or of one that means the same."""
+    found = next((np.asarray(arrays[one]) for one in NAMES[name] if one in arrays), default)
+    if found is None:
+        raise ValueError(f"it has no {name}: expected observations, actions, rewards, terminated and truncated")
+    if found.ndim == 0:
+        raise ValueError(f"{name} is a single number, expected one entry per step")
+    return found
+
+
+def _observations(arrays: Arrays, env: Environment, steps: int, ends: np.ndarray) -> np.ndarray:
+    """All observations, each episode with its last one, as networks see them."""
+    here = {name: array for name, array in arrays.items() if name.partition("/")[0] == "observations"}
+    if not here:
+        raise ValueError("it has no observations: expected observations, or observations/KEY of a Dict")
+    if any(not array.ndim for array in here.values()):
+        raise ValueError("observations is a single number, expected one entry per step")
+    rows, after = {len(array) for array in here.values()}, steps + len(ends)
+    nothing = np.zeros(0)
+    followed = all(arrays.get(f"next_{name}", nothing).shape == array.shape for name, array in here.items())
+    if rows == {steps} and followed:  # the last one of each episode is the one that followed its last step
+        places = np.insert(np.arange(steps), ends, steps + np.arange(len(ends)))
+        here = {name: np.concatenate([a, arrays[f"next_{name}"][ends - 1]])[places] for name, a in here.items()}
+    elif rows != {after}:
+        raise ValueError(
+            f"observations has {' and '.join(f'{n:,}' for n in sorted(rows))} rows, expected {after:,} (each of "
+            f"{len(ends):,} episodes with its last one), or {steps:,} beside next_observations"
+        )
+    space = env.observation_space
+    whole = here.get("observations")
+    if whole is not None and (not isinstance(env, HostEnvironment) or _is_encoded(whole, env)):
+        if whole.shape[1:] != space.shape:
+            raise ValueError(f"observations has rows of shape {whole.shape[1:]}, expected {space.shape}")
+        made = whole.astype(space.dtype)
+    else:
+        assert isinstance(env, HostEnvironment)
+        made = np.stack([_encoded(env, here, row) for row in range(after)])
+    bad = unsound(env, made).reshape(after, -1)
+    if bad.any():
+        row, entry = np.argwhere(bad)[0].tolist()
+        raise ValueError(f"observations[{row}], entry {entry}, is {made.reshape(after, -1)[row, entry]:g}")
+    return made
+
+
+def _is_encoded(whole: np.ndarray, env: HostEnvironment) -> bool:
+    """Whether observations are as networks see them, which is how runs keep theirs."""
+    declared = env.declared_spaces["observation"].shape
+    return whole.shape[1:] != declared and whole.shape[1:] == env.observation_space.shape
+
+
+def _encoded(env: HostEnvironment, arrays: Arrays, row: int) -> np.ndarray:
+    """One observation as networks see it."""
+    try:
+        return env.encode(_tree({name: array[row] for name, array in arrays.items()}))
+    except ValueError as error:
+        raise ValueError(f"observations[{row}]: {error}") from error
+
+
+def _tree(parts: Arrays) -> Any:
+    """An observation from its parts: a Dict, a Tuple where keys are numbers, or the array itself."""
+    if "observations" in parts:
+        return parts["observations"]
+    found: dict[Any, Any] = {}
+    for name, value in parts.items():
+        *path, last = name.split("/")[1:]
+        inside = found
+        for key in path:
+            inside = inside.setdefault(key, {})
+        inside[last] = value
+    return _tuples(found)
+
+
+def _tuples(found: Any) -> Any:
+    """Dicts whose keys are 0, 1, ... as Tuples."""
+    if not isinstance(found, dict):
+        return found
+    inside = {key: _tuples(value) for key, value in found.items()}
+    is_tuple = set(inside) == {str(number) for number in range(len(inside))}
+    return tuple(inside[str(number)] for number in range(len(inside))) if is_tuple else inside
+
+
+def _actions(actions: np.ndarray, env: Environment, *, is_own: bool) -> np.ndarray:
+    """Actions as policies give them."""
+    space = env.action_space
+    if isinstance(env, HostEnvironment) and not is_own:
+        actions = env.coders[1].encode(actions)
+    if isinstance(space, Discrete | MultiDiscrete) and actions.dtype.kind not in "iu":
+        raise ValueError(f"actions are {actions.dtype}, expected integers")
+    if actions.shape[1:] != space.shape:
+        raise ValueError(f"actions has rows of shape {actions.shape[1:]}, expected {space.shape}")
+    low, high = (space.low, space.high) if isinstance(space, Box) else (0, _most(space))
+    room = 1e-4 * (high - low) if isinstance(space, Box) else 0
+    bad = ~((actions >= low - room) & (actions <= high + room)).reshape(len(actions), -1).all(axis=1)
+    if bad.any():
+        row = int(np.argmax(bad))
+        raise ValueError(f"actions[{row}] is outside {space}: clip them where the environment does")
+    return np.clip(actions, low, high).astype(space.dtype)
+
+
+def _most(space: Space) -> Any:
+    return space.n - 1 if isinstance(space, Discrete) else np.array(getattr(space, "sizes", 1)) - 1
