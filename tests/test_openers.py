@@ -31,7 +31,7 @@ ALLOWED = {
     "pcpg/__main__.py: os.fdopen": "the streams of this process",
     "pcpg/cli/main.py: os.open": "the null device",
     "pcpg/machine.py: Path('/proc/meminfo').read_text": "the kernel's",
-    "pcpg/runs/npz.py: zipfile.ZipFile": "bytes that the opener read",
+    "pcpg/runs/npz.py: zipfile": "bytes that the opener read",
     "pcpg/training/restore.py: Path('/proc/cpuinfo').read_text": "the kernel's",
     "pcpg/reports/page.py: folder / name.read_text": "templates of this package",
     "pcpg/reports/sections.py: grid.open": "the free cells of a grid",
