@@ -12,7 +12,7 @@ from pcpg.algos.ppo import BaselineConfig
 from pcpg.bonuses.protocol import At, Samples
 from pcpg.bonuses.ranked import Ranked, RankedEpisodes, coded, first_of_each, packed, unpacked
 from pcpg.engine.rollout import Rollout
-from pcpg.envs.spaces import Box, Cells, Discrete
+from pcpg.envs.spaces import Box, Cells, Discrete, Image
 from pcpg.learners.update import init_adam, minimise
 from pcpg.policies.networks import init_actor_critic
 
@@ -62,6 +62,49 @@ def test_the_volume_is_the_log_determinant_of_the_distinct_views_by_numpy() -> N
         log_det = np.linalg.slogdet(np.eye(8) + distinct.T @ distinct / 0.1)[1]
         volume = next(v for v, a in zip(state.volumes, state.actions, strict=True) if a == episode)
         assert volume == pytest.approx(log_det / (length * np.log(11)), rel=1e-3)
+
+
+def volumes(views: Any, lengths: list[int]) -> Any:
+    """Of episodes [T, E, ...] in the same features, judged together."""
+    alive = jnp.arange(len(views))[:, None] < jnp.asarray(lengths)
+    return np.asarray(jax.jit(SMALL.judged)(fresh(), jnp.asarray(views), alive)[0])
+
+
+def test_the_volume_does_not_depend_on_the_order_of_the_steps() -> None:
+    rng = np.random.default_rng(0)
+    views = rng.random((STEPS, 1, WIDTH), np.float32)
+    orders = [views, views[::-1], views[rng.permutation(STEPS)]]
+    found = volumes(np.concatenate(orders, axis=1), [STEPS] * 3)
+    np.testing.assert_allclose(found, found[0], rtol=1e-4)
+
+
+def test_of_episodes_of_one_length_the_one_with_more_distinct_views_has_more_volume() -> None:
+    rng = np.random.default_rng(0)
+    views = rng.random((STEPS, 1, WIDTH), np.float32)
+    repeated = [views[np.arange(STEPS) % distinct] for distinct in (1, 2, 3, 4, 6)]
+    found = volumes(np.concatenate(repeated, axis=1), [STEPS] * 5)
+    assert np.all(np.diff(found) > 0) and found[0] > 0 and found[-1] <= 1
+
+
+def test_the_store_keeps_to_its_bounds_and_its_shares_whatever_is_played() -> None:
+    ranked, rng = dataclasses.replace(SMALL, level_share=0.5), np.random.default_rng(0)
+    pay, state, best = jax.jit(lambda state, data: ranked.pay(state, data, AT)[1]), fresh(ranked), -np.inf
+    for number in range(12):
+        returns = rng.normal(size=4).round(2).tolist()
+        best = max(best, *returns)
+        data = episodes(returns, rng.integers(1, STEPS + 1, 4).tolist(), number % 3)  # three sets of levels take turns
+        state = jax.device_get(pay(state, data))
+        kept = int(state.kept)
+        assert 1 <= kept <= 30 and np.isfinite(state.returns[:kept]).all() and np.isneginf(state.returns[kept:]).all()
+        scores = np.asarray(ranked.scores(state, jnp.asarray(state.returns[:kept]), jnp.asarray(state.volumes[:kept])))
+        assert np.all(np.diff(scores) <= 1e-6) and state.returns[0] == np.float32(best)
+        assert max(np.unique(state.levels[:kept], return_counts=True)[1]) <= 0.5 * max(kept, 12)
+
+
+def test_of_large_pictures_no_more_are_kept_than_fit() -> None:
+    ranked = dataclasses.replace(SMALL, keep=4000, keep_most=8000)
+    made = jax.eval_shape(lambda: jax.tree.map(jnp.asarray, fresh(ranked, Image(210, 160, 3))))
+    assert made.observations.shape == (2**27 // 100_800, 210, 160, 3) and made.actions.shape == made.returns.shape
 
 
 def test_counts_are_the_share_of_views_that_differ() -> None:

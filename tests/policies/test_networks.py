@@ -6,16 +6,17 @@ import pytest
 from scipy import special
 
 from pcpg.envs.maze import Maze
-from pcpg.envs.spaces import Box, Discrete, Image
-from pcpg.policies.networks import init_actor_critic, init_body, orthogonal
+from pcpg.envs.spaces import Box, Cells, Discrete, Image
+from pcpg.policies.networks import Conv, Linear, init_actor_critic, init_body, orthogonal
 
 VECTOR = Box(-1.0, 1.0, (6,))
 OBSERVATIONS = np.random.default_rng(1).normal(size=(5, 6)).astype(np.float32)
 
 
-def network(observations=VECTOR, actions=Discrete(4), *, seed=0, hidden=(16, 8), shared_body=True):  # noqa: B008
+def network(observations=VECTOR, actions=Discrete(4), *, seed=0, hidden=(16, 8), shared_body=True, cell_code=0):  # noqa: B008
     rng = np.random.default_rng(seed)
-    return init_actor_critic(rng, observations, actions, hidden=hidden, shared_body=shared_body)
+    shape = {"hidden": hidden, "shared_body": shared_body, "cell_code": cell_code}
+    return init_actor_critic(rng, observations, actions, **shape)
 
 
 def relu(x):
@@ -193,3 +194,34 @@ def test_observations_that_a_network_cannot_read_are_refused():
         init_body(rng, Discrete(4), (16,))
     with pytest.raises(ValueError, match=r"observations must be vectors or images, got shape \(2, 3\)"):
         init_body(rng, Box(0.0, 1.0, (2, 3)), (16,))
+
+
+@pytest.mark.parametrize("sides", [(40, 33), (64, 64)])
+def test_large_images_are_seen_by_squares_of_eight_pixels_in_numpy_as_compiled(sides):
+    body = init_body(np.random.default_rng(0), Image(*sides, 3), (16,), cell_code=2)
+    squares, dense = body.layers
+    image = np.random.default_rng(1).integers(256, size=(*sides, 3), dtype=np.uint8)
+    rows, columns = -(-sides[0] // 8), -(-sides[1] // 8)
+    padded = np.zeros((8 * rows, 8 * columns, 3))
+    padded[: sides[0], : sides[1]] = image / 255.0
+    cut = [padded[8 * i : 8 * i + 8, 8 * j : 8 * j + 8].reshape(-1) for i in range(rows) for j in range(columns)]
+    coded = relu(np.array(cut) @ squares.weight.astype(np.float64) + squares.bias).reshape(-1)
+    np.testing.assert_allclose(squares(np.stack([image, image]))[1], coded, rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(run_body(body, image), relu(coded @ dense.weight + dense.bias), rtol=1e-3, atol=1e-3)
+
+
+def test_small_images_keep_their_convolutions_whatever_the_code():
+    layers = init_body(np.random.default_rng(0), Image(20, 40, 3), (16,), cell_code=2).layers
+    assert [type(layer) for layer in layers] == [Conv, Conv, Linear]
+
+
+def test_a_policy_with_coded_cells_is_portable_as_plain_layers():
+    space = Cells(0.0, 1.0, (2 + 3 * 5 + 1,), 2, 3, 5)
+    policy = network(space, hidden=(8, 8), cell_code=2)
+    x = np.random.default_rng(0).random((4, 18), np.float32)
+    arrays = policy.portable()
+    out, last = x, int(arrays["layers"]) - 1
+    for index in range(last + 1):
+        out = out @ arrays[f"w{index}"] + arrays[f"b{index}"]
+        out = out if index == last else relu(out)
+    np.testing.assert_allclose(out, policy.outputs(x), rtol=1e-4, atol=1e-5)

@@ -18,13 +18,17 @@ import jax.numpy as jnp
 import numpy as np
 
 from pcpg.bonuses.protocol import At, Bonus, Metrics, Samples
-from pcpg.config import positive
+from pcpg.config import positive, within
 from pcpg.engine.rollout import Rollout
-from pcpg.envs.spaces import Cells, Space
+from pcpg.envs.spaces import Cells, Image, Space
 from pcpg.policies.networks import ActorCritic, Body, Linear, init_body
 from pcpg.policies.normaliser import Moments, init_moments
 from pcpg.shapes import Array
 
+LARGEST = 2**27
+"""Most bytes of observations kept: of large pictures fewer steps are."""
+CODE = 4
+"""The features of a large picture are those of its squares, which have four times as many numbers each."""
 NONE = -np.inf
 """The return of a place in which nothing is kept."""
 
@@ -76,21 +80,20 @@ class RankedEpisodes(Bonus[Ranked]):
 
     def __post_init__(self) -> None:
         positive(self, "keep", "keep_most", "per_sample", "num_features", "ridge", "level_share")
-
-    @property
-    def capacity(self) -> int:
-        return max(self.keep, self.keep_most)
+        within(self, "success_share", 0.0, 1.0)
 
     def init(
         self, rng: np.random.Generator, observation_space: Space, action_space: Space, hidden: tuple[int, ...]
     ) -> Ranked:
         """Nothing kept, and fresh features."""
-        body, size = init_body(rng, observation_space, (self.num_features,)), self.capacity
+        code = CODE if isinstance(observation_space, Image) else 0
+        body = init_body(rng, observation_space, (self.num_features,), code)
         if isinstance(layer := body.layers[-1], Linear):  # without a bias, x and 2 x would have the same features
             body = Body((*body.layers[:-1], Linear(layer.weight, rng.uniform(-1, 1, layer.bias.shape).astype("f4"))))
         # Zeros and ones are kept as bits: a view of a grid is a thousand of them.
         width, kind = observation_space.shape, observation_space.dtype
         width, kind = ((-(-width[0] // 8),), np.uint8) if isinstance(observation_space, Cells) else (width, kind)
+        size = max(1, min(max(self.keep, self.keep_most), LARGEST // (math.prod(width) * np.dtype(kind).itemsize)))
         return Ranked(
             np.zeros((size, *width), kind),
             np.zeros((size, *action_space.shape), action_space.dtype),
@@ -129,7 +132,7 @@ class RankedEpisodes(Bonus[Ranked]):
         both = [jnp.concatenate([old, found]) for old, found in zip(state[:5], new, strict=True)]
         order, kept = self.best(both[2], self.scores(state, both[2], both[3]), both[4], state)
         chosen = [values[order] for values in both]
-        chosen[2] = jnp.where(jnp.arange(self.capacity) < kept, chosen[2], NONE)
+        chosen[2] = jnp.where(jnp.arange(len(state.returns)) < kept, chosen[2], NONE)
         return jnp.zeros_like(data.rewards), state._replace(
             **dict(zip(Ranked._fields, chosen, strict=False)), kept=kept.astype(jnp.int32)
         )
@@ -162,14 +165,15 @@ class RankedEpisodes(Bonus[Ranked]):
         known = returns > NONE
         worst_first = jnp.where(known, -scores, jnp.inf)
         successes = jnp.sum(known & (in_range(state, returns) > 0.5))
-        size = jnp.clip(successes, self.keep, self.capacity)
+        capacity = len(state.returns)
+        size = jnp.clip(successes, min(self.keep, capacity), capacity)
         # Of each level the best steps up to its share, then the best of all levels.
         by_level = jnp.lexsort((worst_first, levels))
         begins = jnp.concatenate([jnp.ones(1, bool), jnp.diff(levels[by_level]) != 0])
         place = jnp.arange(len(levels))
         within = place - jax.lax.cummax(jnp.where(begins, place, 0))
         is_over = jnp.zeros(len(levels), bool).at[by_level].set(within >= self.level_share * size)
-        order = jnp.argsort(jnp.where(is_over, jnp.inf, worst_first))[: self.capacity]
+        order = jnp.argsort(jnp.where(is_over, jnp.inf, worst_first))[:capacity]
         return order, jnp.minimum(size, jnp.sum(known & ~is_over))
 
     def beside(self, state: Ranked, key: jax.Array, count: int) -> jax.Array:

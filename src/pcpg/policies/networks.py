@@ -19,6 +19,11 @@ from pcpg.policies.normaliser import Normaliser, init_normaliser
 from pcpg.policies.own import OwnBody, own_body
 from pcpg.shapes import Array, Float, Shaped
 
+PATCH = 8
+"""Rows and columns of a square of an image that is coded by itself."""
+LARGE = 32
+"""Least height and width of an image that is coded by squares: in smaller ones a pixel may be a cell of a map."""
+
 
 class Linear(eqx.Module):
     """An affine map of the last axis."""
@@ -57,10 +62,31 @@ class CellCode(eqx.Module):
         return (np if isinstance(x, np.ndarray) else jnp).concatenate(parts, axis=-1)
 
 
+class Patches(eqx.Module):
+    """Squares of an image as a few learned numbers each, by one map for all of them, with a ReLU.
+
+    At 64 x 64 pixels the network takes a twentieth of the products of one with two convolutions.
+    """
+
+    weight: Float[Array, "pixels numbers"]
+    bias: Float[Array, " numbers"]
+
+    def __call__(self, images: Any) -> Any:
+        xp = np if isinstance(images, np.ndarray) else jnp
+        batch, (height, width, channels) = images.shape[:-3], images.shape[-3:]
+        rows, columns = -(-height // PATCH), -(-width // PATCH)
+        if (rows * PATCH, columns * PATCH) != (height, width):  # zeros below and to the right
+            edges = (0, rows * PATCH - height), (0, columns * PATCH - width), (0, 0)
+            images = xp.pad(images, (*((0, 0) for _ in batch), *edges))
+        squares = xp.swapaxes(images.reshape(*batch, rows, PATCH, columns, PATCH, channels), -4, -3)
+        flat = squares.reshape(*batch, rows * columns, -1).astype(np.float32)
+        return xp.maximum(flat @ (self.weight / np.float32(255)) + self.bias, 0).reshape(*batch, -1)
+
+
 class Body(eqx.Module):
     """Layers with a ReLU after each: observations [*batch, *shape] to hidden units [*batch, width]."""
 
-    layers: tuple[Linear | Conv | CellCode, ...]
+    layers: tuple[Linear | Conv | CellCode | Patches, ...]
 
     def __call__(self, observations: Shaped[Array, "..."]) -> Float[jax.Array, "*batch width"]:
         return jax.nn.relu(self.linear(observations))
@@ -68,12 +94,11 @@ class Body(eqx.Module):
     def linear(self, observations: Shaped[Array, "..."]) -> Float[jax.Array, "*batch width"]:
         """The hidden units before the last ReLU."""
         x = jnp.asarray(observations)
-        batch = x.shape[:-1]
+        batch = x.shape[: -3 if isinstance(self.layers[0], Conv | Patches) else -1]
         if isinstance(self.layers[0], Conv):
-            batch = x.shape[:-3]
             x = x.reshape(-1, *x.shape[-3:]).astype(jnp.float32) / 255.0
         for index, layer in enumerate(self.layers):
-            x = jax.nn.relu(x) if index and not isinstance(self.layers[index - 1], CellCode) else x
+            x = jax.nn.relu(x) if index and not isinstance(self.layers[index - 1], CellCode | Patches) else x
             if index and isinstance(layer, Linear) and isinstance(self.layers[index - 1], Conv):
                 x = x.reshape(x.shape[0], -1)
             x = layer(x)
@@ -110,11 +135,17 @@ class ActorCritic(eqx.Module):
 
     def portable(self) -> dict[str, np.ndarray]:
         """The arrays of the likeliest action, for programs without JAX: layers, and the scale of observations."""
-        if not isinstance(self.actor_body, Body) or isinstance(self.actor_body.layers[0], Conv):
+        if not isinstance(self.actor_body, Body) or isinstance(self.actor_body.layers[0], Conv | Patches):
             raise ValueError("only plain layers can be written for other programs, no convolutions or own networks")
         seen = None if self.normaliser is None else self.normaliser.observations
         arrays = {} if seen is None else {"mean": seen.mean, "scale": 1 / np.sqrt(np.asarray(seen.variance) + 1e-8)}
-        layers = [*self.actor_body.layers, self.actor_head]
+        first, *others = jax.tree.map(np.asarray, self.actor_body.layers)
+        if isinstance(first, CellCode):  # together with the layer behind it, a plain layer
+            after = others.pop(0)
+            width = first.weight.shape[0] * first.count
+            size = after.weight.shape[0] - first.count * first.weight.shape[1] + width
+            first = Linear(first(np.eye(size, dtype=np.float32)) @ after.weight, after.bias)
+        layers = [first, *others, self.actor_head]
         arrays |= {f"w{index}": layer.weight for index, layer in enumerate(layers)}
         arrays |= {f"b{index}": layer.bias for index, layer in enumerate(layers)}
         return {name: np.asarray(array) for name, array in arrays.items()} | {"layers": np.array(len(layers))}
@@ -166,13 +197,20 @@ def orthogonal(rng: np.random.Generator, shape: Sequence[int], gain: float) -> F
 def init_body(rng: np.random.Generator, observation_space: Space, hidden: Sequence[int], cell_code: int = 0) -> Body:
     """Hidden layers that fit the observations: convolutions and one layer for images, else plain layers.
 
-    With a `cell_code` the cells of a grid become so many numbers each before the first layer.
+    With a `cell_code` the cells of a grid become so many numbers each before the first layer, and squares of a large
+    image four times as many.
     """
     gain = math.sqrt(2.0)
     if isinstance(observation_space, Discrete | MultiDiscrete):
         raise ValueError("discrete observations must be one-hot encoded by the environment")
-    layers: list[Linear | Conv | CellCode] = []
-    if isinstance(observation_space, Image):
+    layers: list[Linear | Conv | CellCode | Patches] = []
+    if cell_code and isinstance(observation_space, Image) and min(observation_space.shape[:2]) >= LARGE:
+        height, width, channels = observation_space.shape
+        numbers = 4 * cell_code
+        weight = orthogonal(rng, (PATCH * PATCH * channels, numbers), gain)
+        layers.append(Patches(weight, np.zeros(numbers, np.float32)))
+        size = -(-height // PATCH) * -(-width // PATCH) * numbers
+    elif isinstance(observation_space, Image):
         height, width, channels = observation_space.shape
         for kernels in (32, 64):
             weight = orthogonal(rng, (3, 3, channels, kernels), gain)
