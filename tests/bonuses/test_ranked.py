@@ -183,14 +183,6 @@ def test_what_is_kept_is_imitated_and_nothing_while_nothing_is_kept() -> None:
     assert float(loss(policy, samples, fresh())[0]) == 0.0
 
 
-def test_successes_have_their_share_of_what_is_imitated() -> None:
-    ranked = dataclasses.replace(SMALL, success_share=1.0)
-    state = after(episodes([0.0, 1.0], [6, 6]))
-    drawn = np.asarray(ranked.beside(state, jax.random.key(0), 100))
-    assert set(drawn.flat) == set(range(6)) and np.asarray(SMALL.beside(state, jax.random.key(0), 100)).max() > 6
-    assert np.asarray(ranked.beside(after(episodes([0.0, 0.0], [6, 6])), jax.random.key(0), 100)).max() > 6
-
-
 def test_whole_episodes_are_needed() -> None:
     with pytest.raises(ValueError, match="the bonus ranked needs whole episodes: autoreset must be false"):
         BaselineConfig(bonus=RankedEpisodes(), autoreset=True)

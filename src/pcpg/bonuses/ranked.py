@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from pcpg.bonuses.protocol import At, Bonus, Metrics, Samples
-from pcpg.config import positive, within
+from pcpg.config import positive
 from pcpg.engine.rollout import Rollout
 from pcpg.envs.spaces import Cells, Image, Space
 from pcpg.policies.networks import ActorCritic, Body, Linear, init_body
@@ -65,8 +65,6 @@ class RankedEpisodes(Bonus[Ranked]):
     """Largest share of the steps kept that episodes with the same first view may have."""
     per_sample: int = 2
     """Kept steps imitated beside each sample of PPO."""
-    success_share: float = 0.0
-    """Share of these that are drawn among successes, once there are any."""
     return_coef: float = 1.0
     """Weight of the return in an episode's score."""
     novelty_coef: float = 0.1
@@ -80,7 +78,6 @@ class RankedEpisodes(Bonus[Ranked]):
 
     def __post_init__(self) -> None:
         positive(self, "keep", "keep_most", "per_sample", "num_features", "ridge", "level_share")
-        within(self, "success_share", 0.0, 1.0)
 
     def init(
         self, rng: np.random.Generator, observation_space: Space, action_space: Space, hidden: tuple[int, ...]
@@ -178,11 +175,7 @@ class RankedEpisodes(Bonus[Ranked]):
 
     def beside(self, state: Ranked, key: jax.Array, count: int) -> jax.Array:
         """Numbers of kept steps, drawn evenly, for each sample."""
-        key_which, key_step = jax.random.split(key)
-        shape = count, self.per_sample
-        successes = jnp.sum(in_range(state, jnp.asarray(state.returns)) > 0.5)
-        among_best = (jax.random.uniform(key_which, shape) < self.success_share) & (successes > 0)
-        return jax.random.randint(key_step, shape, 0, jnp.where(among_best, successes, jnp.maximum(state.kept, 1)))
+        return jax.random.randint(key, (count, self.per_sample), 0, jnp.maximum(state.kept, 1))
 
     def loss(
         self, policy: ActorCritic, trained: None, state: Ranked, samples: Samples, at: At
