@@ -54,29 +54,25 @@ from pcpg_theory.optimism import Range
 from tests.damage import WAYS, add, forge, forge_plain, mix, swap
 from tests.kills import logged
 from tests.programs import shared_programs
+from tests.small import every
 
-PPO = {"num_updates": 1, "num_episodes": 16, "hidden": [8]}
-PCPG: dict[str, Any] = {
-    "ppo": PPO,
-    "explore": {"max_policies": 3, "visit_episodes": 16, "num_groups": 4},
-    "exploit": {"num_rounds": 1},
-}
 LOCK: dict[str, Any] = {"env": "CombinationLock-v0", "horizon": 2, "seeds": 2}
+SETTINGS = every()
+OTHER = SETTINGS["pcpg"] | {"explore": SETTINGS["pcpg"]["explore"] | {"bonus_coef": 3.0}}
+FEATURES = {"features": "random-mlp", "feature_options": {"num_features": 8}}
 RUNS: dict[str, dict[str, Any]] = {
-    "pcpg": LOCK | {"algo": "pcpg", "features": "random-mlp", "feature_options": {"num_features": 8}, "config": PCPG},
-    "pcpg-other": LOCK
-    | {"features": "random-mlp", "feature_options": {"num_features": 8}}
-    | {"algo": "pcpg", "config": PCPG | {"explore": PCPG["explore"] | {"bonus_coef": 3.0}}},
-    "ppo-rnd": LOCK | {"algo": "ppo-rnd", "config": {"ppo": PPO, "budget": 300, "visit_episodes": 16}},
-    "host": {"env": "gymnasium:FrozenLake-v1", "max_steps": 8, "num_envs": 4, "config": PCPG},
-    "kept-data": LOCK | {"algo": "pcpg-replay", "config": {"explore": {"num_episodes": 8, "patience": 1}}},
+    **{algo: LOCK | {"algo": algo, "config": config} for algo, config in SETTINGS.items()},
+    "pcpg": LOCK | FEATURES | {"algo": "pcpg", "config": SETTINGS["pcpg"]},
+    "pcpg-other": LOCK | FEATURES | {"algo": "pcpg", "config": OTHER},
+    "host": {"env": "gymnasium:FrozenLake-v1", "max_steps": 8, "num_envs": 4, "config": SETTINGS["pcpg"]},
     "logged": {"env": "PointMass-v0", "steps": 20, "algo": "pcpg-deep", "total_steps": 100}
     | {"config": {"learn": {"hidden": [8], "batch": 8, "updates": 1.0}, "explore": {"num_features": 8}}},
 }
+"""Arguments of `train`, by the name of a folder; an algorithm of the table is there by being there."""
 CELLS: dict[str, Any] = {
     "block": 1,
     "base": {"env": "CombinationLock-v0", "env_options": {"horizon": 2}, "algo": "ppo"}
-    | {"agent": {"ppo": PPO, "budget": 100, "visit_episodes": 16}},
+    | {"agent": SETTINGS["ppo"] | {"budget": 100}},
 }
 SWEEP = CELLS | {"grid": {"agent.ppo.num_episodes": [16, 8]}}
 SEARCH = CELLS | {"tune": {"trials": 3, "search": {"agent.ppo.entropy_coef": {"low": 0.0, "high": 0.1}}}}
@@ -199,9 +195,10 @@ def ask_load(path: Path, said: list[str]) -> Any:
     run = pcpg.load(path)
     said += [] if run.is_finished else ["it is not finished"]
     policies = [digest(policy.network) for policy in (*run.policies, *run.best_policies)]
-    covers = [digest(cover) for cover in run.covers] if run.config.algo == "pcpg" else []
-    features = digest(run.features) if run.config.algo == "pcpg" else ""
-    return run.config.to_json(), run.summary, policies, covers, features, run.env.solved_return
+    covers = [digest(cover) for cover in run.covers] if run.config.agent.leaves == "cover" else []
+    features = digest(run.features) if run.config.agent.leaves == "cover" else ""
+    kept = digest(list(run.kept_episodes())) if run.keeps_data else ""
+    return run.config.to_json(), run.summary, policies, covers, features, kept, run.env.solved_return
 
 
 def ask_report(path: Path, said: list[str]) -> Any:

@@ -23,35 +23,36 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from pcpg.algorithms import ALGORITHMS
+from tests.small import SMALL, every, small
+
 MARK = "PCPG_KILLS"
 """An environment variable by which every process that was started from here can be found."""
 
-PPO = {"num_updates": 2, "num_episodes": 32, "hidden": [8]}
-PCPG: dict[str, Any] = {
-    "ppo": PPO,
-    "explore": {"max_policies": 6, "visit_episodes": 16, "num_groups": 4, "patience": 6},
-    "exploit": {"num_rounds": 6},
+LONGER: dict[str, Any] = SMALL | {
+    "ppo": SMALL["ppo"] | {"num_updates": 2, "num_episodes": 32},
+    "budget": 2500,
+    "num_rounds": 20,
+    "explore": SMALL["explore"] | {"max_policies": 6, "patience": 6},
+    "exploit": SMALL["exploit"] | {"num_rounds": 6},
 }
+"""Settings of runs that last long enough to be killed in each of their parts."""
+SETTINGS = every(LONGER)
+LEAVING = [algo for algo, row in ALGORITHMS.items() if row.settings.leaves]
 LOCK: dict[str, Any] = {"env": "CombinationLock-v0", "horizon": 2, "seeds": 2}
-BASELINE = {"ppo": PPO, "budget": 2500, "visit_episodes": 16}
 RUNS: dict[str, dict[str, Any]] = {
-    "pcpg": LOCK | {"algo": "pcpg", "config": PCPG},
-    "pcpg-bonus": LOCK | {"algo": "pcpg-bonus", "config": PCPG},
-    "ppo": LOCK | {"algo": "ppo", "config": BASELINE},
-    "ppo-rnd": LOCK | {"algo": "ppo-rnd", "config": BASELINE},
-    "ppo-e3b": LOCK | {"algo": "ppo-e3b", "config": BASELINE},
-    "pcpg-replay": LOCK
-    | {"algo": "pcpg-replay", "config": {"explore": {"num_episodes": 8}, "replay": {"capacity": 400}}},
+    **{algo: LOCK | {"algo": algo, "config": config} for algo, config in SETTINGS.items()},
+    **{f"exploit {algo}": {} for algo in LEAVING},
+    "workers": {"env": "gymnasium:FrozenLake-v1", "max_steps": 8, "workers": 2, "config": SETTINGS["pcpg"]},
     "logged": {"env": "PointMass-v0", "steps": 20, "seeds": 2, "algo": "pcpg-deep", "total_steps": 800}
     | {"config": {"learn": {"hidden": [8], "batch": 8, "updates": 1.0}, "explore": {"num_features": 16}}},
-    "workers": {"env": "gymnasium:FrozenLake-v1", "max_steps": 8, "workers": 2, "config": PCPG},
-    "exploit": {"config": {"exploit": {"num_rounds": 12}}},
     "reproduce": {},
     "sweep": {},
     "tune": {},
     "report": {},
 }
-SWEEP = {"base": {"env": LOCK["env"], "env_options": {"horizon": 2}, "algo": "ppo", "agent": BASELINE}}
+"""What is killed, by its name; an algorithm of the table is there by being there."""
+SWEEP = {"base": {"env": LOCK["env"], "env_options": {"horizon": 2}, "algo": "ppo", "agent": SETTINGS["ppo"]}}
 PLANS: dict[str, dict[str, Any]] = {
     "sweep": SWEEP | {"grid": {"agent.ppo.num_epochs": [1, 2, 3]}},
     "tune": SWEEP | {"tune": {"trials": 3, "search": {"agent.ppo.entropy_coef": {"low": 0.0, "high": 0.1}}}},
@@ -87,8 +88,10 @@ def train(name: str, root: Path) -> None:
         write_report([out])
     elif (out / "config.json").exists():
         pcpg.resume(out)
-    elif name == "exploit":
-        pcpg.exploit(root.parent / "alone" / "pcpg", out=out, **arguments)
+    elif name.startswith("exploit "):
+        explored = name.removeprefix("exploit ")
+        config = small(ALGORITHMS[explored].settings, {"exploit": {"num_rounds": 12}})
+        pcpg.exploit(root.parent / "alone" / explored, out=out, config=config)
     else:
         data = {"data": logged(root.parent / "log.npz")} if name == "logged" else {}
         pcpg.train(**arguments, **data, out=out)
@@ -257,7 +260,9 @@ SMALL_DISK = ["unshare", "--map-root-user", "--mount", "sh", "-c"]
 def ways(root: Path, say: Callable[[str], None] = print) -> list[str]:
     """SIGTERM, SIGHUP, closed pipes, a full and a read-only disk: identical after resume; what went wrong."""
     config = root / "config.json"
-    config.write_text(json.dumps({"algo": "pcpg", "env": LOCK["env"], "env_options": {"horizon": 2}, "agent": PCPG}))
+    config.write_text(
+        json.dumps({"algo": "pcpg", "env": LOCK["env"], "env_options": {"horizon": 2}, "agent": SETTINGS["pcpg"]})
+    )
     alone = root / "ways" / "pcpg"
     subprocess.run([*COMMAND, "train", "--config", str(config), "--out", str(alone)], check=True, capture_output=True)
     expected, wrong = results("pcpg", root / "ways"), []
@@ -341,7 +346,7 @@ def main() -> None:
             sys.executable, [sys.executable, "-m", "tests.kills", *sys.argv[1:]], os.environ | {MARK: str(os.getpid())}
         )
     root = Path(tempfile.mkdtemp(prefix="pcpg-kills-"))
-    names = [name for name in RUNS if name in asked.only or (name == "pcpg" and "exploit" in asked.only)]
+    names = [name for name in RUNS if name in asked.only or f"exploit {name}" in asked.only]
     total, wrong = kills(asked.kills, root, names, asked.seed) if asked.kills else (0, [])
     wrong += ways(root) if asked.ways else []
     print(f"{total} kills over {', '.join(names)}: {len(wrong)} wrong")

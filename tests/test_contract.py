@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import json
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,7 +16,6 @@ import pytest
 import pcpg
 from pcpg.algorithms import ALGORITHMS, ENDS
 from pcpg.budget import NO_LIMITS
-from pcpg.config import entries_of
 from pcpg.envs import registry
 from pcpg.run_config import RunConfig
 from pcpg.runs.arrays import read_arrays
@@ -25,34 +24,10 @@ from pcpg.runs.metrics import read_metrics
 from pcpg.training.loop import start_run, train_run
 from tests.probes import OneStep, ProbeState
 from tests.programs import shared_programs
+from tests.small import small
 from tests.test_algorithms import FRESH
 
 FINAL = ("metrics.jsonl", "policy.safetensors", "summary.json")
-PPO = {"num_updates": 1, "num_episodes": 16, "minibatch_size": 16, "num_epochs": 1, "hidden": [8]}
-SMALL: dict[str, Any] = {
-    "ppo": PPO,
-    "visit_episodes": 8,
-    "num_rounds": 3,
-    "budget": 600,
-    "num_episodes": 16,
-    "offline_updates": 300,
-    "explore": {
-        **{"visit_episodes": 8, "num_groups": 8, "max_policies": 3, "patience": 3},
-        **{"min_value": 0.4, "num_episodes": 8, "backups": 20, "num_features": 16, "cover": 2},
-    },
-    "exploit": {"num_rounds": 2, "visit_episodes": 8, "backups": 20},
-    "replay": {"capacity": 400, "max_landmarks": 64},
-    "learn": {"hidden": [8], "batch": 8, "updates": 1.0},
-}
-"""Settings of a few rounds of milliseconds; an algorithm gets those that it has."""
-
-
-def small(kind: object, wanted: Mapping[str, Any] = SMALL) -> dict[str, Any]:
-    """The small settings that a dataclass has, by the names of its fields and of those of its parts."""
-    found = {name: entry.kind for name, entry in entries_of(kind).items() if name in wanted}
-    is_part = {name: dataclasses.is_dataclass(one) for name, one in found.items()}
-    return {name: small(found[name], wanted[name]) if is_part[name] else wanted[name] for name in found}
-
 
 # One's own is registered like those of the library.
 ROWS = ALGORITHMS | {"pcpg-fresh": FRESH}
