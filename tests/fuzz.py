@@ -101,7 +101,7 @@ def make_folders(root: Path, kinds: Sequence[str]) -> dict[str, Path]:
         if name not in kinds:
             continue
         arguments = arguments | ({"data": logged(root.parent / "log.npz")} if name == "logged" else {})
-        whole = pcpg.train(**arguments, out=root / name)
+        whole = pcpg.train(**arguments, out=root / name, quiet=True)
         found[name] = whole.path
         found[f"{name} unfinished"] = _cut(arguments, root / f"{name}-unfinished", whole.summary["rounds"] - 1)
     for name in (one for one in ("sweep", "study") if one in kinds):
@@ -111,18 +111,18 @@ def make_folders(root: Path, kinds: Sequence[str]) -> dict[str, Path]:
                 ANSWERS[name](found[part], Few(most))
     if "pcpg" not in found:
         return found
-    exploited = pcpg.exploit(found["pcpg"], out=root / "exploit", config={"exploit": {"num_rounds": 2}})
+    exploited = pcpg.exploit(found["pcpg"], out=root / "exploit", config={"exploit": {"num_rounds": 2}}, quiet=True)
     found["exploit"] = exploited.path
     with contextlib.suppress(Enough):
         cut = {"exploit": {"num_rounds": 2}}
-        pcpg.exploit(found["pcpg"], out=root / "exploit-unfinished", config=cut, observer=_stop_at(1))
+        pcpg.exploit(found["pcpg"], out=root / "exploit-unfinished", config=cut, observer=_stop_at(1), quiet=True)
     found["exploit unfinished"] = root / "exploit-unfinished"
     return found
 
 
 def _cut(arguments: dict[str, Any], out: Path, step: int) -> Path:
     with contextlib.suppress(Enough):
-        pcpg.train(**arguments, out=out, observer=_stop_at(max(step, 1)))
+        pcpg.train(**arguments, out=out, observer=_stop_at(max(step, 1)), quiet=True)
     return out
 
 
