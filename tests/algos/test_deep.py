@@ -1,11 +1,14 @@
 """What kept data say about a task: what counts as a success, how far targets look, and which episodes are the best."""
 
 import dataclasses
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from pcpg.algos import deep_learn
 from pcpg.algos.deep_cover import no_members
+from pcpg.algos.deep_settings import DeepConfig, DeepExploreConfig
 from pcpg.algos.deep_task import FEWEST_BEST, best_places, scores, task_of
 from pcpg.envs.spaces import Box
 from pcpg.learners.novelty import fitted
@@ -123,3 +126,20 @@ def test_a_full_cover_gives_up_the_policy_whose_visits_the_others_have_made():
     assert np.mean([length == 0 for _, length in drawn]) == pytest.approx(0.5, abs=0.1)
     assert max(length for _, length in drawn) <= 99
     assert {float(policy.temperature) for policy, _ in drawn} == set(members.policies.temperature.tolist())
+
+
+# The pool of the explorer.
+
+
+@pytest.mark.parametrize("ahead", [1, 5])
+def test_the_pool_has_what_is_new_and_all_steps_of_a_target_that_is_drawn(ahead, monkeypatch):
+    monkeypatch.setattr(deep_learn, "POOL", 400)
+    data = kept([np.zeros(n) for n in (3, 90, 250, 7, 500, 40)] * 2, np.zeros(12))
+    settings = DeepConfig(num_episodes=2, explore=DeepExploreConfig(steps_ahead=ahead))
+    learning = SimpleNamespace(config=settings)
+    places, is_whole = deep_learn.Learning._pool(learning, data, np.random.default_rng(0))
+    assert places[:400].tolist() == list(range(data.size - 400, data.size)) and is_whole[:400].all()
+    assert is_whole.sum() > 0.8 * len(places)
+    known = set(places.tolist())
+    for place in places[is_whole].tolist():
+        assert set(range(place, place + int(data.ahead(np.array(place), ahead)))) <= known

@@ -69,11 +69,11 @@ class DeepLearnConfig:
 class DeepExploreConfig:
     """The explorer: the bonus of all kept data plus the reward."""
 
-    updates: float = 2.0
-    """Updates per environment step; 0: no explorer."""
+    updates: float = 8.0
+    """Updates per environment step, for images at most half of the task's; 0: no explorer."""
     learning_rate: float = 1e-3
     """Adam learning rate."""
-    steps_ahead: int = 1
+    steps_ahead: int = 5
     """Steps of the explorer's targets, whose bonuses are all as of now."""
     num_features: int = 512
     """Random Fourier features of the bonus."""
@@ -137,12 +137,16 @@ class DeepConfig(WithoutCover):
             episodes = 1
             if budget < 2 * steps:
                 raise too_little(limits.steps, used + 2 * steps)
+        is_image = isinstance(env.observation_space, Image)
         learn = dataclasses.replace(
             self.learn,
-            updates=self.learn.updates or (4.0 if isinstance(env.observation_space, Image) else 16.0),
+            updates=self.learn.updates or (4.0 if is_image else 16.0),
             discount=self.learn.discount or float(np.clip(1 - 5 / steps, 0.99, 0.995)),
         )
-        return dataclasses.replace(self, learn=learn, budget=budget, num_episodes=episodes, confirm_episodes=confirm)
+        most = learn.updates / 2 if is_image else math.inf
+        explore = dataclasses.replace(self.explore, updates=min(self.explore.updates, most))
+        sizes = {"budget": budget, "num_episodes": episodes, "confirm_episodes": confirm}
+        return dataclasses.replace(self, learn=learn, explore=explore, **sizes)
 
     def cost(self, env: Environment, limits: Limits) -> Cost:
         """The cost of networks and of the episodes of a round."""

@@ -109,8 +109,8 @@ ARMS: dict[str, Arm] = {
     "two-critics": _learn("two critics", critics=2),
     "quadratic": _explore("quadratic bonus", bonus_form="quadratic"),
     "cover": _explore("roll-in through a cover of 16", cover=16),
-    "explorer-8": _explore("8 explorer updates a step", updates=8.0),
-    "explorer-16": _explore("16 explorer updates a step", updates=16.0),
+    "explorer-2": _explore("2 explorer updates a step", updates=2.0),
+    "explorer-one-step": _explore("one-step targets of the explorer", steps_ahead=1),
 }
 COLOURS = (
     "#c17d11",
@@ -138,7 +138,7 @@ class Flags(harness.Flags):
     """Which worlds; by default set by the scale."""
     algos: tuple[str, ...] = (OURS, ALONE)
     """Which arms: pcpg-deep, sac, and for the ablation one-step, no-best, updates-1, updates-4, updates-16,
-    two-critics, quadratic, cover, explorer-8, explorer-16."""
+    two-critics, quadratic, cover, explorer-2, explorer-one-step."""
     steps: int = 0
     """Environment steps per seed; 0: those that were aimed at."""
     out: str = "results/control"
