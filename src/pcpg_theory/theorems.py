@@ -101,3 +101,11 @@ THEOREMS: dict[str, Theorem] = {
     "cpi": NONE,
     "psdp": NONE,
 }
+BESIDE: dict[str, Theorem] = {  # exploration without reward: episodes times L, for every reward at once
+    "rf-express": Theorem(
+        "L^4 W A (W + log) / eps^2", lambda s: s.horizon**4 * s.width * s.actions * (s.width + s.log) / s.epsilon**2
+    ),
+    "rf-lsvi": Theorem(
+        "L^7 (W A)^3 / eps^2", lambda s: s.horizon**7 * (s.width * s.actions) ** 3 * s.log / s.epsilon**2
+    ),
+}

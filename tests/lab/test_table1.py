@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from pcpg_lab.table1 import measures, plan, summary
+from pcpg_lab.table1 import measures, plan, power, summary
 from pcpg_lab.table1.cells import Store, measure, run_cells
 from pcpg_lab.table1.command import ReproduceTable1
 from pcpg_lab.table1.growth import compare
@@ -22,6 +22,7 @@ from pcpg_lab.table1.problems import LARGEST_ERROR, MISSPECIFIED, WAIT, errors, 
 from pcpg_lab.table1.settings import OPTIONS, PATIENT, POWER, SETTINGS, allowed, check_algos, maker, scale_of
 from pcpg_lab.table1.table import ERRORS, main_table, name_of, short_table, tables
 from pcpg_theory.learners import problem, runner
+from pcpg_theory.learners.layout import Streams
 from pcpg_theory.learners.registry import COMPARATORS
 from pcpg_theory.theorems import NONE, THEOREMS, WAITS, Size, Theorem
 
@@ -102,12 +103,56 @@ def test_a_point_counts_as_reached_if_half_of_the_seeds_got_there_and_the_shares
     )
 
 
+# power
+
+
+def test_a_family_has_power_from_the_first_size_on_from_which_every_control_fails():
+    sizes = (2, 3, 4, 5)
+    assert power.fails({"a": {2: 1.0, 3: 0.4, 4: 0.6, 5: 0.1}, "b": {2: 0.5, 3: 0.0}}, sizes) == 5
+    assert power.fails({"a": {2: 1.0, 3: 0.4, 4: 0.0}}, sizes) == 3, "what was not run after that has failed"
+    assert power.fails({"a": dict.fromkeys(sizes, 1.0), "b": {2: 0.0}}, sizes) is None
+    assert power.fails({}, sizes) is None
+
+
+def test_growth_that_ends_where_controls_get_there_too_has_no_power():
+    found = verdict(CUBE, 800, 2700, 6400)
+    said = [power.judged(found, place, True).verdict for place in (None, 3, 4, 5)]
+    assert said == ["no power", "within", "within", "no power"]
+    assert power.judged(found, None, False).verdict == "within", "without controls nothing is known"
+    other = verdict(CUBE, 100, 1000, 10_000)
+    assert power.judged(other, None, True).verdict == "exceeds"
+
+
+def test_the_exponential_law_is_that_of_uniform_play():
+    locks = power.uniform_growth({h: problem.lock(h, [0, 1]) for h in (2, 3, 4)})
+    # An episode of H + 1 steps opens the better lock with probability 10^-H / 2.
+    assert list(locks.values()) == pytest.approx([1.0, 10 * 4 / 3, 100 * 5 / 3])
+    river = problem.riverswim(1, 3, 4)
+    source = runner.EpisodeSource(river, Streams([0], 0))
+    seen = source.roll_out(np.full((1, river.layout.num_states, 2), 0.5), 40_000)
+    met = float((seen.r == river.r.max()).sum() / 40_000)
+    assert power.rewards_met(river) == pytest.approx(met, abs=4 * met**0.5 / 200)
+
+
+def test_polynomial_data_look_polynomial_and_exponential_ones_do_not():
+    points, budget = (2, 4, 8), 1e9
+    sizes, exponential = sized(points), {2: 1.0, 4: 1e3, 8: 1e6}
+    samples = dict(zip(points, seeds_at(800, 5000, 40_000), strict=True))
+    found = power.chances(samples, sizes, CUBE, budget, exponential, "within", 60)
+    assert found.polynomial > 0.5 and found.exponential == found.missed == 0.0
+    blind = power.chances(samples, sizes, CUBE, budget, {2: 1.0, 4: 2.0, 8: 4.0}, "within", 60)
+    assert blind.exponential > 0.9, "an exponential that grows less than the theorem cannot be told from it"
+    again = power.chances(samples, sizes, CUBE, budget, exponential, "exceeds", 60)
+    assert again.exponential == 1.0 and again.missed == 0.0
+    assert power.chances({2: np.full(10, np.inf)}, sizes, CUBE, budget, exponential, "open", 9) is None
+
+
 def test_theorems_are_functions_of_the_size_and_grow_as_they_say():
     small = Size(states=5, timed=100, width=5, actions=2, horizon=20, epsilon=0.1)
     double = small._replace(epsilon=0.05)
-    for name, power in (("ucbvi", 2), ("e3", 5), ("r-max", 4), ("delayed-q", 4), ("lsvi-ucb", 2), ("kwik", 3)):
+    for name, degree in (("ucbvi", 2), ("e3", 5), ("r-max", 4), ("delayed-q", 4), ("lsvi-ucb", 2), ("kwik", 3)):
         logs = double.log / small.log
-        assert THEOREMS[name].growth(small, double) == pytest.approx(2.0**power * logs)
+        assert THEOREMS[name].growth(small, double) == pytest.approx(2.0**degree * logs)
     longer = small._replace(horizon=40)
     assert THEOREMS["ucbvi"].growth(small, longer) == pytest.approx(32.0)
     assert THEOREMS["ucbvi-bernstein"].growth(small, longer) == pytest.approx(16.0)

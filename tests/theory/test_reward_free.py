@@ -1,6 +1,8 @@
 """Exploration without reward that has a theorem: bonuses by hand, bounds against exact values, and a lock explored."""
 
+from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from pcpg_theory.learners import problem, runner
 from pcpg_theory.learners.layout import Streams
 from pcpg_theory.learners.q_learning import EpsilonGreedyQ
 from pcpg_theory.learners.rf_express import RFExpress, episodes_bound, threshold
+from pcpg_theory.learners.rf_lsvi import RewardFreeLSVI
 from tests.theory.test_learners_updates import left, made, tiny_layout
 
 
@@ -73,3 +76,67 @@ def test_rf_express_covers_a_lock_and_returns_its_best_policy_where_epsilon_gree
 def test_constants_are_checked():
     with pytest.raises(ValueError, match="scale must be a positive number, got 0"):
         made(RFExpress, scale=0.0)
+
+
+# LSVI-UCB
+
+
+def test_the_values_of_reward_free_lsvi_by_hand():
+    learner = made(RewardFreeLSVI, scale=0.01)
+    learner.learn(left())
+    beta = 0.01 * 4 * 2 * np.sqrt(log(2 * 4 * 2 / 0.1))  # d = W A = 4, L = 2, two samples
+    u = beta / np.sqrt(1 + 1e-4)
+    # What was tried once: u and half of it, as the paper's reward u / L; s0 adds the largest value ahead, 1 of x.
+    assert learner.W[0] == pytest.approx(np.array([[1 / (1 + 1e-4) + 1.5 * u, 2], [1, 1.5 * u], [1, 1]]))
+    assert learner.behaviour()[0].tolist() == [[0, 1], [1, 0], [0.5, 0.5]]
+
+
+def gaussian(layout, width):
+    """A kernel of states within their layer and of actions."""
+    place = np.concatenate([np.arange(b - a) for a, b in pairwise(layout.first[:-1])])
+    x = np.stack(np.meshgrid(place, np.arange(layout.num_actions), indexing="ij"), -1).reshape(-1, 2) / width
+    return np.exp(-((x[:, None] - x[None]) ** 2).sum(-1) / 2)
+
+
+def test_with_a_kernel_the_deviation_is_the_posterior_one_and_the_mean_that_of_kernel_ridge_regression():
+    river = problem.riverswim(1, length=4, decisions=3)
+    layout, kernel = river.layout, gaussian(river.layout, 1.5)
+    learner = RewardFreeLSVI(layout, Streams([0], 1), scale=0.3, kernel=kernel)
+    for _ in range(12):
+        learner.learn(runner.EpisodeSource(river, Streams([learner.steps], 0)).roll_out(learner.behaviour()))
+    here, ridge = slice(layout.first[2], layout.first[3]), 0.3**2
+    V = np.random.default_rng(0).random((1, layout.first[4] - layout.first[3]))
+    mean, deviation = learner.regressed(here, V, learner.counts.rewards)
+    rows = slice(here.start * 2, here.stop * 2)
+    k, N = kernel[rows, rows], learner.counts.visits[0, here].reshape(-1)
+    sums = learner.counts.rewards[0, here] + learner.counts.successors[0, here][..., : V.shape[1]] @ V[0]
+    met = np.flatnonzero(N)
+    gram = np.linalg.inv(k[np.ix_(met, met)] + ridge * np.diag(1 / N[met]))
+    expected = k[:, met] @ gram @ (sums.reshape(-1)[met] / N[met])
+    variance = (np.diag(k) - np.einsum("im,mn,in->i", k[:, met], gram, k[:, met])) / ridge
+    assert 0 < len(met) < len(N)
+    np.testing.assert_allclose(mean[0].reshape(-1), expected, atol=1e-8)
+    np.testing.assert_allclose(deviation[0].reshape(-1), np.sqrt(variance), rtol=1e-6)
+
+
+def test_reward_free_lsvi_covers_a_lock_whatever_is_paid_and_returns_its_best_policy():
+    made_locks, seeds = problem.lock(3, [100, 101, 102]), [100, 101, 102]
+    make = partial(RewardFreeLSVI, scale=3e-4)
+    assert (runner.run(made_locks, make, seeds, 8_000).returns[:, -1] > 3.99).all()
+    played = []
+    for paid in (made_locks, replace(made_locks, r=0 * made_locks.r)):
+        learner = make(made_locks.layout, Streams([1, 2, 3], 1))
+        source = runner.EpisodeSource(paid, Streams([1, 2, 3], 0))
+        for _ in range(40):
+            learner.learn(source.roll_out(learner.behaviour()))
+        played.append(learner.behaviour())
+    np.testing.assert_array_equal(*played)
+
+
+def test_a_kernel_that_is_none_is_refused():
+    layout = tiny_layout()
+    for kernel, message in ((np.eye(5), "symmetric over the 6 pairs"), (-np.eye(6), "positive semi-definite")):
+        with pytest.raises(ValueError, match=message):
+            RewardFreeLSVI(layout, Streams([0], 1), kernel=kernel)
+    with pytest.raises(ValueError, match="features or a kernel"):
+        RewardFreeLSVI(layout, Streams([0], 1), phi=np.ones((3, 2, 1)), kernel=np.eye(6))

@@ -14,6 +14,8 @@ polynomial of high degree in (S, A, L, 1/eps) from an exponential, and need not.
 |           | they did: not growth, but a factor that does not suit the point      |                               |
 | open      | neither can be said: too few points were reached within the budget,  | the same                      |
 |           | or the measured factor is on the other side, by no more than chance  |                               |
+| no power  | it would be within, but ends at sizes at which algorithms without    |                               |
+|           | exploration get there too (see `power`)                              |                               |
 """
 
 from collections.abc import Mapping
@@ -27,7 +29,7 @@ from pcpg_theory.theorems import Size, Theorem
 
 GRID_STEP = 10.0 ** (1.0 / 12.0)
 """Samples are read off a grid: each is known up to this factor, and a ratio up to its square."""
-Verdict = Literal["within", "exceeds", "stuck", "open", "no claim"]
+Verdict = Literal["within", "exceeds", "stuck", "open", "no power", "no claim"]
 
 
 class Growth(NamedTuple):

@@ -17,11 +17,9 @@ from functools import partial
 from typing import Literal
 
 from pcpg_lab.claims.records import Scale
-from pcpg_theory.learners.layout import EpisodicLearner, Layout, Maker, Streams
-from pcpg_theory.learners.pcpg import PCPG, practical
+from pcpg_theory.learners.layout import Maker
 from pcpg_theory.learners.registry import COMPARATORS, chosen
 from pcpg_theory.mdp import Array
-from pcpg_theory.settings import Settings, beta_from_mass
 
 Experiment = Literal["A", "B", "C"]
 Family = Literal["lock", "chain", "tree", "noisy sea"]
@@ -92,6 +90,8 @@ class Table1Settings:
     """Samples of a seed on the trees with gaps."""
     bootstrap: int
     """Resamples of an interval."""
+    chances: int
+    """Tables drawn for the chance of a verdict."""
 
 
 SETTINGS: dict[Scale, Table1Settings] = {
@@ -113,10 +113,16 @@ SETTINGS: dict[Scale, Table1Settings] = {
         tree_pairs=20,
         gap_budget=1_000,
         bootstrap=20,
+        chances=4,
     ),
     "laptop": Table1Settings(
         seeds=10,
-        sizes={"lock": (2, 3, 4, 5, 6), "chain": (3, 4, 5, 6), "tree": (2, 3, 4, 5), "noisy sea": (3, 4, 5, 6, 7)},
+        sizes={
+            "lock": (2, 3, 4, 5, 6),
+            "chain": (3, 4, 5, 6, 7, 8),
+            "tree": (2, 3, 4, 5),
+            "noisy sea": (3, 5, 7, 10, 13),
+        },
         budget=400_000,
         theory_budget=20_000,
         theory_seeds=5,
@@ -132,6 +138,7 @@ SETTINGS: dict[Scale, Table1Settings] = {
         tree_pairs=200,
         gap_budget=100_000,
         bootstrap=500,
+        chances=200,
     ),
     "paper": Table1Settings(
         seeds=20,
@@ -156,6 +163,7 @@ SETTINGS: dict[Scale, Table1Settings] = {
         tree_pairs=500,
         gap_budget=1_000_000,
         bootstrap=2_000,
+        chances=1_000,
     ),
 }
 
@@ -212,14 +220,4 @@ def allowed(algo: str, factors: tuple[float, ...]) -> list[float]:
 
 def maker(algo: str, factor: float | Array) -> Maker:
     """What makes the algorithm's learner with this factor, or one for each seed."""
-    make = _pcpg if algo == "pcpg" else partial(COMPARATORS[algo].make, **OPTIONS.get(algo, {}))
-    return partial(make, scale=scale_of(algo, factor))
-
-
-def _pcpg(layout: Layout, streams: Streams, scale: float) -> EpisodicLearner:
-    """PC-PG with the known mass of `practical`, three pairs a critic for each pair of the problem, and twice its K."""
-    dim = layout.num_states * layout.num_actions
-    usual = practical(layout, dim)
-    mass = 1.0 / usual.beta - usual.ridge
-    settings = Settings(T=10, eta=10.0, beta=beta_from_mass(mass), M=max(100, 3 * dim), K=1000)
-    return PCPG(layout, streams, scale=scale, settings=settings)
+    return partial(COMPARATORS[algo].make, **OPTIONS.get(algo, {}), scale=scale_of(algo, factor))

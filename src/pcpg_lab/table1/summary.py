@@ -6,10 +6,11 @@ from typing import get_args
 import numpy as np
 
 from pcpg_lab.claims.records import Record
+from pcpg_lab.table1 import power
 from pcpg_lab.table1.growth import Verdict, compare, finite, median
 from pcpg_lab.table1.measures import choose_own
 from pcpg_lab.table1.plan import CellKind, reached
-from pcpg_lab.table1.problems import MISSPECIFIED
+from pcpg_lab.table1.problems import MISSPECIFIED, make, size_of
 from pcpg_lab.table1.settings import (
     CHAIN_DECISIONS,
     EPSILON,
@@ -35,6 +36,7 @@ def summarise(records: list[Record], settings: Table1Settings) -> Record:
     """The summary of all records; it can be made again from them alone."""
     algos = [name for name in COMPARATORS if any(r["arguments"].get("algo") == name for r in records)]
     trees = [_tree_row(record) for record in records if record["kind"] == "C"]
+    families: dict[Family, Record] = {family: _power(family, records, settings) for family in FAMILIES}
     return {
         "protocol": {
             "epsilon": f"{EPSILON:g} of the gap between the optimal return and that of uniform play",
@@ -49,8 +51,10 @@ def summarise(records: list[Record], settings: Table1Settings) -> Record:
             "tuning_sizes": dict(settings.tuning_sizes),
             "sizes": {family: list(sizes) for family, sizes in settings.sizes.items()},
         },
+        "controls": {family: found for family, found in families.items() if found["reached"]},
         "algos": {
-            name: _algo(name, [r for r in records if r["arguments"].get("algo") == name], settings) for name in algos
+            name: _algo(name, [r for r in records if r["arguments"].get("algo") == name], settings, families)
+            for name in algos
         },
         "trees": sorted(trees, key=lambda row: (row["features"], row["depth"])),
         "core_minutes": round(sum(record["seconds"] for record in records) / 60.0, 1),
@@ -62,7 +66,18 @@ def summarise(records: list[Record], settings: Table1Settings) -> Record:
     }
 
 
-def _algo(name: str, records: list[Record], settings: Table1Settings) -> Record:
+def _power(family: Family, records: list[Record], settings: Table1Settings) -> Record:
+    """The shares of seeds of the controls that got there, and the first size from which on all of them fail."""
+    reached, sizes = power.controls_of(records).get(family, {}), settings.sizes[family]
+    uniform = power.uniform_growth({size: make(family, size, [0, 1, 2]) for size in sizes})
+    return {
+        "reached": {name: {str(size): share for size, share in sorted(each.items())} for name, each in reached.items()},
+        "from": power.fails(reached, sizes),
+        "uniform_growth": {str(size): factor for size, factor in uniform.items()},
+    }
+
+
+def _algo(name: str, records: list[Record], settings: Table1Settings, families: dict[Family, Record]) -> Record:
     entry = COMPARATORS[name]
     kinds = {kind: [r for r in records if r["kind"] == kind] for kind in get_args(CellKind)}
     tuned = next((r["factor"] for r in records if r["kind"] == "tuning"), None)
@@ -75,7 +90,7 @@ def _algo(name: str, records: list[Record], settings: Table1Settings) -> Record:
         "core_seconds": round(sum(record["seconds"] for record in records), 1),
         "label": entry.label,
         "theorem": THEOREMS.get(name, NONE).text,
-        "exploration": {f: _family(f, kinds, name, settings) for f in FAMILIES if _of(f, kinds["A"])},
+        "exploration": {f: _family(f, kinds, name, settings, families[f]) for f in FAMILIES if _of(f, kinds["A"])},
         "accuracy": {f: _accuracy(_of(f, kinds["eps"])[0], name, settings) for f in NOISY if _of(f, kinds["eps"])},
         "gaps": _accuracy(kinds["gap"][0], name, settings) if kinds["gap"] else None,
         "problems": {_name_of_problem(record): _own_problem(record) for record in kinds["problem"]},
@@ -94,20 +109,29 @@ def _of(family: Family, records: list[Record]) -> list[Record]:
     return [record for record in records if record["arguments"]["family"] == family]
 
 
-def _family(family: Family, kinds: dict[str, list[Record]], name: str, settings: Table1Settings) -> Record:
+def _family(
+    family: Family, kinds: dict[str, list[Record]], name: str, settings: Table1Settings, against: Record
+) -> Record:
     mine = sorted(_of(family, kinds["A"]), key=lambda record: record["arguments"]["size"])
     budget, samples = mine[0]["arguments"]["budget"], samples_of(mine)
     points = [_point(size, found, budget) for size, found in samples.items()]
-    sizes = {record["arguments"]["size"]: Size(**record["size"]) for record in mine}
+    sizes: dict[float, Size] = {record["arguments"]["size"]: Size(**record["size"]) for record in mine}
     theorem = THEOREMS.get(name, NONE)
     claims = not theorem.lower or family in ONE_PATH
     # Larger sizes are beyond reach where no seed got to the last one; else they have only not been measured yet.
     larger = [size for size in settings.sizes[family] if size > max(samples)]
     missing = [] if reached(mine[-1]) else larger
     never = {size: np.full(len(samples[max(samples)]), np.inf) for size in missing}
-    found = compare({**samples, **never}, sizes, theorem, budget, settings.bootstrap, claims)
+    every: dict[float, Array] = {**samples, **never}
+    found = compare(every, sizes, theorem, budget, settings.bootstrap, claims)
     if len(larger) > len(missing) and found.verdict == "within":
         found = found._replace(verdict="open")
+    chances = None
+    if name not in power.CONTROLS and found.verdict != "no claim":
+        made: dict[float, Size] = {size: size_of(make(family, int(size), [0])) for size in every}
+        growth: dict[float, float] = {int(size): factor for size, factor in against["uniform_growth"].items()}
+        chances = power.chances(every, made, theorem, budget, growth, found.verdict, settings.chances)
+    found = power.judged(found, against["from"], bool(against["reached"]) and name not in power.CONTROLS)
     own = {str(record["arguments"]["size"]): _own_factor(record) for record in _of(family, kinds["own"])}
     ends = [
         _best_median(own[str(size)], samples[size]) for size in sorted({min(samples), max(samples)}) if str(size) in own
@@ -122,6 +146,7 @@ def _family(family: Family, kinds: dict[str, list[Record]], name: str, settings:
     return {
         "points": points,
         "growth": found.as_record(),
+        "chances": None if chances is None else chances._asdict(),
         "beyond": missing,
         "own": own,
         "own_growth": own_growth,

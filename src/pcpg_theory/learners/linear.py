@@ -49,21 +49,25 @@ class LSVIUCB(tables.ModelLearner):
     def learn(self, episodes: Episodes) -> None:
         """Count an episode and regress again, from the last step to the first."""
         self.count(episodes)
-        layout, counts = self.layout, self.counts
-        beta = self.scales * bonus_factor(self.dim, layout.horizon, self.steps, self.delta)
-        ridge = self.scales**2
+        beta = self.scales * bonus_factor(self.dim, self.layout.horizon, self.steps, self.delta)
 
         def q(here: slice, _: slice, V: Array) -> Array:
-            visits = counts.visits[:, here]
-            sums = counts.rewards[:, here] + tables.expected(counts.successors, here, V)
-            if self.features is None:
-                mean, form = np.where(visits > 0.0, sums, np.inf) / (visits + ridge), 1.0 / (visits + ridge)
-            else:
-                phi, each = self.features[here], zip(visits, ridge[:, 0, 0], strict=True)
-                found = [ridge_regression(phi, count, float(one)) for count, one in each]
-                mean = np.stack([one.mean(total) for one, total in zip(found, sums, strict=True)])
-                form = np.stack([one.form for one in found])
-            return np.minimum(mean + beta * np.sqrt(form), self.top[here])
+            mean, deviation = self.regressed(here, V, self.counts.rewards)
+            return np.minimum(mean + beta * deviation, self.top[here])
 
-        self.Q = tables.backward(layout, self.Q.shape, q)
+        self.Q = tables.backward(self.layout, self.Q.shape, q)
         self.pi = tables.greedy(self.Q)
+
+    def regressed(self, here: slice, V: Array, rewards: Array | None) -> tuple[Array, Array]:
+        """w' phi of a layer's pairs, for sums of these rewards and of V at what followed, and sqrt(phi' Lambda^-1 phi).
+
+        A pair that was not tried has an infinite mean with one-hot features.
+        """
+        visits, ridge = self.counts.visits[:, here], self.scales**2
+        sums = tables.expected(self.counts.successors, here, V) + (0.0 if rewards is None else rewards[:, here])
+        if self.features is None:
+            return np.where(visits > 0.0, sums, np.inf) / (visits + ridge), np.sqrt(1.0 / (visits + ridge))
+        phi, each = self.features[here], zip(visits, ridge[:, 0, 0], strict=True)
+        found = [ridge_regression(phi, count, float(one)) for count, one in each]
+        mean = np.stack([one.mean(total) for one, total in zip(found, sums, strict=True)])
+        return mean, np.sqrt(np.stack([one.form for one in found]))

@@ -15,6 +15,7 @@ from pcpg_theory.learners.pcpg import PCPG, theorem_settings
 from pcpg_theory.learners.policy_optimisation import CPI, MDMPI, NPG, PSDP, Reinforce
 from pcpg_theory.learners.q_learning import UCBQ, AggregatedQ, DelayedQ, EpsilonGreedyQ
 from pcpg_theory.learners.rf_express import RFExpress
+from pcpg_theory.learners.rf_lsvi import RewardFreeLSVI
 from pcpg_theory.learners.thompson import PSRL, RLSVI, OptimisticPSRL
 
 POLYNOMIAL = (
@@ -99,6 +100,9 @@ BESIDE: dict[str, Comparator] = {
     "rnd": Comparator("RND's prediction error", partial(Curious, kind="rnd"), "own", "Burda et al. 2018"),
     "homer": Comparator("HOMER", HOMER, "own", "Misra, Henaff, Krishnamurthy and Langford 2020"),
     "rf-express": Comparator("RF-Express", RFExpress, "own", "Menard et al. 2021", RFExpress),
+    "rf-lsvi": Comparator(
+        "reward-free LSVI-UCB", RewardFreeLSVI, "own", "Wang et al. 2020; Qiu et al. 2021", RewardFreeLSVI
+    ),
 }
 """Bonuses without a guarantee, HOMER, of block MDPs, and exploration without reward: `pcpg theory compare` runs them
 too, the table does not."""

@@ -1,0 +1,124 @@
+"""What a verdict is worth: sizes at which play without exploration fails, and what else would have looked the same.
+
+A control is an algorithm for which nothing polynomial is claimed: epsilon-greedy Q-learning, and policy optimisation
+from s0. A family has power from the first size on from which every control fails, which is to say that fewer than half
+of its seeds get there within the budget that all have. Growth that ends below it says nothing: it is `no power`.
+
+Each verdict comes with two chances, of seeing the same verdict in data drawn as
+
+    polynomial    median samples grow as the theorem's polynomial
+    exponential   median samples grow as those of uniform play: one over the best rewards that it meets in an episode
+
+from the measured median at the first size on. Seeds scatter about the median as the measured ones do at all sizes
+together, samples are read off the same grid, and what is beyond the budget is not reached. 1 less the exponential's
+chance of `within` is the power of the test against it.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from pcpg_lab.claims.records import Record
+from pcpg_lab.table1.growth import GRID_STEP, Growth, compare, median
+from pcpg_theory.learners.problem import Episodic
+from pcpg_theory.learners.registry import COMPARATORS
+from pcpg_theory.mdp import Array
+from pcpg_theory.theorems import Size, Theorem
+
+RESAMPLES = 60
+"""Of the interval of each table that is drawn."""
+CONTROLS = tuple(name for name, entry in COMPARATORS.items() if entry.row in ("epsilon-greedy", "policy optimisation"))
+
+
+class Chances(NamedTuple):
+    """How often data of each law have the verdict of the measured ones, and how often exponential data are `within`."""
+
+    polynomial: float
+    exponential: float
+    missed: float
+
+
+def rewards_met(made: Episodic) -> float:
+    """How many of the best rewards an episode of uniform play meets on average."""
+    mean = []
+    for P, r in zip(made.P, made.r, strict=True):
+        best, here, total = r >= r.max() - 1e-9, np.ones(1), 0.0
+        for h in range(made.horizon):
+            states = slice(made.first[h], made.first[h + 1])
+            total += float((here[:, None] * best[states]).sum()) / r.shape[1]
+            wide = made.first[h + 2] - made.first[h + 1]
+            here = np.einsum("x,xaw->w", here, P[states, :, :wide]) / r.shape[1]
+        mean.append(total)
+    return float(np.mean(mean))
+
+
+def uniform_growth(problems: Mapping[float, Episodic]) -> dict[float, float]:
+    """By which factor the samples of uniform play grow from the first size on."""
+    each = {size: made.horizon / rewards_met(made) for size, made in problems.items()}
+    first = next(iter(each.values()))
+    return {size: value / first for size, value in each.items()}
+
+
+def fails(reached: Mapping[str, Mapping[int, float]], sizes: Sequence[int]) -> int | None:
+    """The first size from which on every control fails, by the share of its seeds that got there; None: no such size.
+
+    Sizes that a control was not run at, after one at which none of its seeds got there, count as not reached.
+    """
+    works = [size for size in sizes if any(shares.get(size, 0.0) >= 0.5 for shares in reached.values())]
+    beyond = [size for size in sizes if not works or size > works[-1]]
+    return beyond[0] if reached and beyond else None
+
+
+def judged(found: Growth, power_from: int | None, has_controls: bool) -> Growth:
+    """The growth, whose verdict is `no power` where it ends before the controls fail."""
+    if has_controls and found.verdict == "within" and (power_from is None or found.last < power_from):
+        return found._replace(verdict="no power")
+    return found
+
+
+def chances(
+    samples: Mapping[float, Array],
+    sizes: Mapping[float, Size],
+    theorem: Theorem,
+    budget: float,
+    exponential: Mapping[float, float],
+    verdict: str,
+    draws: int,
+    seed: int = 0,
+) -> Chances | None:
+    """The chances of a verdict; None where there is no median at the first size to begin from."""
+    points = [p for p in samples if p in sizes and p in exponential]
+    if theorem.samples is None or not points or not np.isfinite(median(samples[points[0]])):
+        return None
+    base, rng = median(samples[points[0]]), np.random.default_rng(seed)
+    spread = np.concatenate([np.log(s[np.isfinite(s)] / median(s)) for s in samples.values() if np.isfinite(median(s))])
+    laws = {p: theorem.growth(sizes[points[0]], sizes[p]) or 1.0 for p in points}, exponential
+    found = []
+    for law in laws:
+        said = []
+        for _ in range(draws):
+            drawn = {p: _drawn(base * law[p], spread, len(samples[p]), budget, rng) for p in points}
+            said.append(compare(drawn, sizes, theorem, budget, RESAMPLES).verdict)
+        found.append(said)
+    polynomial, other = ([one == verdict for one in said] for said in found)
+    missed = [one == "within" for one in found[1]]
+    return Chances(float(np.mean(polynomial)), float(np.mean(other)), float(np.mean(missed)))
+
+
+def _drawn(center: float, spread: Array, seeds: int, budget: float, rng: np.random.Generator) -> Array:
+    """Samples of seeds about a median, read off a grid."""
+    drawn = center * np.exp(rng.choice(spread, seeds))
+    read = GRID_STEP ** np.ceil(np.log(drawn) / np.log(GRID_STEP) - 1e-9)
+    return np.where(read <= budget, read, np.inf)
+
+
+def controls_of(records: list[Record]) -> dict[str, dict[str, dict[int, float]]]:
+    """By family and control, the share of seeds that got there at each size."""
+    found: dict[str, dict[str, dict[int, float]]] = {}
+    for record in records:
+        made = record["arguments"]
+        if record["kind"] == "A" and made["algo"] in CONTROLS:
+            share = sum(value is not None for value in record["samples"]) / len(record["samples"])
+            found.setdefault(made["family"], {}).setdefault(made["algo"], {})[made["size"]] = share
+    return found
