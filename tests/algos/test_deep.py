@@ -39,6 +39,9 @@ def kept(rewards, terminated, starts=None, actions=None):
 ACTED = RNG.uniform(-1, 1, (400, 1))
 COST = -0.1 * ACTED[:, 0] ** 2
 GOAL = COST + (np.arange(400) == 399)
+STEPS = np.eye(4, 100)[:, ::-1] * [[0], [0], [0], [1]] - 1.0
+STAYS = -1.0 * (np.arange(400).reshape(4, 100) < 380)
+PUSHED = -0.1 * np.round(10 * ACTED**2).reshape(4, 100) / 10
 CASES = {
     "nothing is ever paid": (np.zeros((4, 100)), [0, 0, 0, 0], [0, 0, 0, 0], False, False),
     "a goal ends the episode": (
@@ -57,6 +60,9 @@ CASES = {
         False,
     ),
     "who lasts longer earns more": ([np.ones(n) for n in (9, 5, 5, 5)], [0, 1, 1, 1], [1, 0, 0, 0], False, False),
+    "every step costs but the one at the goal": (STEPS, [0, 0, 0, 1], [0, 0, 0, 1], True, False),
+    "every step costs but those at the goal": (STAYS, [0, 0, 0, 0], [0, 0, 0, 1], False, False),
+    "pushing costs and nothing is met": (PUSHED, [0, 0, 0, 0], [0, 0, 0, 0], False, False),
     "every step says something": (RNG.normal(size=(4, 100)), [0, 0, 0, 0], [1, 1, 1, 1], False, True),
     "acting costs and nothing is met": (COST.reshape(4, 100), [0, 0, 0, 0], [0, 0, 0, 0], False, False),
     "acting costs and a goal is met": (GOAL.reshape(4, 100), [0, 0, 0, 1], [0, 0, 0, 1], True, False),
@@ -66,7 +72,7 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_what_a_success_is(case):
     rewards, terminated, success, ends, is_dense = CASES[case]
-    task = task_of(kept(list(rewards), terminated, actions=ACTED if "acting" in case else None), 0.99)
+    task = task_of(kept(list(rewards), terminated, actions=ACTED if "ing costs" in case else None), 0.99)
     assert task.success.tolist() == [bool(one) for one in success]
     assert (task.ends, task.is_dense, task.is_met) == (ends, is_dense, is_dense or any(success))
     assert task.steps_ahead(0) == (10 if ends else 3) and task.steps_ahead(7) == 7

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from pcpg.budget import Limits
 from pcpg.run_config import RunConfig
 from pcpg.runs.errors import DamagedFile
-from pcpg_lab.claims import EXPERIMENTS, environments, harness, lock, maze, maze_goals, mountaincar
+from pcpg_lab.claims import EXPERIMENTS, control, environments, harness, levels, lock, maze, maze_goals, mountaincar
 from pcpg_lab.claims.harness import Cell, Claim, changed, read_records, reproduce
 from pcpg_lab.claims.records import markdown
 from pcpg_lab.sweeps.local import Here as InProcess
@@ -173,3 +174,19 @@ def test_an_interrupted_experiment_has_no_results_and_resumes(toy, tmp_path):
     assert reproduce(toy, flags, watch=interrupted) is None
     assert not (tmp_path / "summary.json").exists()
     assert reproduce(toy, flags) is not None
+
+
+@pytest.mark.parametrize("arm", levels.ARMS)
+def test_an_arm_of_the_levels_has_settings_that_its_algorithm_takes(arm):
+    algo, agent = levels.settings(arm)
+    assert (algo == levels.OURS) == (agent.bonus is not None and agent.bonus.name == "ranked")
+    assert RunConfig("Maze-v0", algo, agent, {}, limits=Limits(steps=20_000)).resolved().algo == algo
+
+
+@pytest.mark.parametrize("arm", control.ARMS)
+def test_an_arm_of_control_has_settings_that_its_algorithm_takes(arm):
+    world = control.WORLDS["point-mass"]
+    agent = control.settings(world, arm)
+    resolved = RunConfig(world.env, control.ARMS[arm].algo, agent, {}, limits=Limits(steps=20_000)).resolved()
+    for part, changes in control.ARMS[arm].changes.items():
+        assert {name: getattr(getattr(resolved.agent, part), name) for name in changes} == changes

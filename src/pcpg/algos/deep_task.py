@@ -43,9 +43,10 @@ def task_of(kept: Transitions, gamma: float) -> Task:
 
     | rewards                                    | an episode met something good if                      |
     |--------------------------------------------|-------------------------------------------------------|
-    | never differ, none above 0                 | it terminated before the longest, and steps cost      |
+    | one cost, the same or less at every end    | it terminated                                         |
     | never differ, above 0                      | it lasted longer than the shortest                    |
     | of many values that actions do not explain | always                                                |
+    | of few values that actions do not explain  | it earned, at a step, more than most often            |
     | others                                     | it earned, at a step, more than 0 and than most often |
 
     In the first case what is learned from is 1 at such an end and 0 elsewhere: with a discount, that is the same task.
@@ -54,24 +55,32 @@ def task_of(kept: Transitions, gamma: float) -> Task:
     scale = float(np.max(np.abs(reward), initial=0.0)) or 1.0
     terminated = kept.by_episode(kept.column("terminated"), np.maximum) > 0
     success, is_dense, learned = np.zeros(kept.count, bool), False, reward / np.float32(scale)
-    if kept.count and np.ptp(reward) < 1e-9:
-        if reward[0] < 0:
-            success, scale = terminated, 1.0
-            learned = kept.column("terminated").astype(np.float32)
-        elif reward[0] > 0:
-            success = lengths > lengths.min()
+    if kept.count and _is_time(reward, kept.column("terminated")):
+        success, scale = terminated, 1.0
+        learned = kept.column("terminated").astype(np.float32)
+    elif kept.count and np.ptp(reward) < 1e-9:
+        success = lengths > lengths.min() if reward[0] > 0 else success
     elif kept.count:
         some = slice(None, None, max(1, kept.size // EXAMPLES))
         values, counts = np.unique(np.round(reward[some].astype(np.float64), 9), return_counts=True)
         # A cost of acting is no word about the task, nor is it with the few rewards that an explorer has met.
-        plain = reward[some] <= np.quantile(reward[some], PLAIN)
-        is_dense = len(values) > MANY and by_action(kept.column("action")[some][plain], reward[some][plain]) < BY_ACTION
-        usual = max(0.0, float(values[np.argmax(counts)]))
+        is_few, usual = len(values) <= MANY, float(values[np.argmax(counts)])
+        plain = reward[some] <= (np.inf if is_few else np.quantile(reward[some], PLAIN))
+        is_by_state = by_action(kept.column("action")[some][plain], reward[some][plain]) < BY_ACTION
+        is_dense, usual = is_by_state and not is_few, usual if is_by_state and is_few else max(0.0, usual)
         best = kept.by_episode(reward, np.maximum)
         success = np.ones(kept.count, bool) if is_dense else best > usual + 1e-6
     ends = bool(success.any()) and not is_dense and bool(np.mean(terminated[success]) > 0.5)
     low, high, forever = float(learned.min(initial=0.0)), float(learned.max(initial=0.0)), 1 / (1 - gamma)
     return Task(success, ends, is_dense, learned, scale, low * forever, high if ends else high * forever)
+
+
+def _is_time(reward: np.ndarray, terminated: np.ndarray) -> bool:
+    """Whether reward is nothing but a cost of every step, which an end may spare."""
+    going, ends = reward[~terminated.astype(bool)], reward[terminated.astype(bool)]
+    if not going.size or going[0] >= 0 or np.ptp(going) > 1e-9:
+        return False
+    return not ends.size or bool(np.ptp(ends) < 1e-9 and going[0] <= ends[0] <= 0)
 
 
 def scores(kept: Transitions, reward: np.ndarray, gamma: float, whitened: np.ndarray) -> np.ndarray:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from pcpg.algorithms import ALGORITHMS
+from pcpg.algorithms import ALGORITHMS, Settings
 from pcpg.api import Run
 from pcpg.budget import Limits
 from pcpg.config import from_plain
@@ -117,15 +117,17 @@ def cells(flags: Flags, records: list[Record]) -> Iterator[Cell]:
         steps = flags.steps or (SMOKE_STEPS if is_smoke else level.steps)
         for arm in flags.chosen(tuple(ARMS)):
             for seed in range(flags.seed, flags.seed + (flags.seeds or (1 if is_smoke else level.seeds))):
-                config = RunConfig(level.env, OURS, settings(arm), {}, seed=seed, seeds=1, limits=Limits(steps=steps))
+                algo, agent = settings(arm)
+                config = RunConfig(level.env, algo, agent, {}, seed=seed, seeds=1, limits=Limits(steps=steps))
                 command = f"pcpg reproduce levels --levels {name} --algos {arm} --steps {steps} --seeds 1 --seed {seed}"
                 yield Cell(f"{name}-{arm}{SEED}{seed}", config.resolved(), command)
 
 
-def settings(arm: str) -> object:
-    """The settings of an arm: those of `ppo-ranked` with another bonus."""
+def settings(arm: str) -> tuple[str, Settings]:
+    """The algorithm of an arm, and its settings: those of `ppo-ranked` with another bonus."""
     agent, changes = ALGORITHMS[OURS].presets.host, ARMS[arm]
-    return from_plain(type(agent), {"bonus": changes}, "config", agent)
+    is_ours = changes is not None and "name" not in changes
+    return OURS if is_ours else "ppo", from_plain(type(agent), {"bonus": changes}, "config", agent)
 
 
 def measure(run: Run) -> Record:
