@@ -7,13 +7,17 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from http.server import HTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
 
 import pcpg
 from pcpg.cli.main import COMMANDS, Command
+from pcpg.cli.watch import HERE
 from pcpg.config import ConfigError
 from pcpg.envs.adapters.names import Untrusted, outside_module
 from pcpg.reports.page import write_report
@@ -64,6 +68,20 @@ def mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.chdir(tmp_path)
     yield path
     sys.modules.pop("payload", None)
+
+
+@pytest.fixture(autouse=True)
+def one_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`pcpg watch` shows its page once and is done."""
+
+    def serve(server: HTTPServer) -> None:
+        url = f"http://{HERE}:{server.server_port}/"
+        with ThreadPoolExecutor(1) as browser:
+            page = browser.submit(lambda: urlopen(url, timeout=20).read())
+            server.handle_request()
+            assert page.result()
+
+    monkeypatch.setattr(HTTPServer, "serve_forever", serve)
 
 
 def forge(run: Path, name: str, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
