@@ -18,6 +18,7 @@ from pcpg.new_run import limits_of, new_config
 from pcpg.policies.own import Network
 from pcpg.policy import Policy
 from pcpg.run import EnvFn, Evaluation, Given, KeptEpisode, Run, RunWarning, Verdict, warn
+from pcpg.run_config import RunConfig
 from pcpg.runs.folder import RunFolder
 from pcpg.runs.loggers import check_loggers
 from pcpg.runs.metrics import Logger
@@ -43,6 +44,7 @@ __all__ = [
     "train",
 ]
 
+PathOrNone = str | os.PathLike[str] | None
 Observers = Observer | Sequence[Observer] | None
 
 
@@ -101,20 +103,25 @@ def train(
         ([2], (2,))
     """
     check_loggers(loggers)
-    limits, options, path = limits_of(total_steps, max_time, until), dict(feature_options or {}), _path(out)
+    limits, options = limits_of(total_steps, max_time, until), dict(feature_options or {})
     rest = {"seed": seed, "seeds": seeds, "lanes": lanes, "feature_seed": feature_seed}
-    if data is not None and algo == "auto":
-        algo = cast(Algo, taking_data()[0])
+    algo = cast(Algo, taking_data()[0]) if data is not None and algo == "auto" else algo
     made = new_config(env, algo, limits, features, options, network, config, env_options, rest, own_keywords(train))
     with workers_on(on):
-        made = made.resolved() if data is None else begun_with(made.resolved(), os.fspath(data))
-        folder = start_run(made, path)
-        if not quiet:
-            tell(*plan(made, path))
-        return _train(folder, observer, loggers, quiet=quiet, progress=progress, trust=True)
+        return _train(_started(made, data, out, quiet), observer, loggers, quiet=quiet, progress=progress, trust=True)
 
 
-def _path(out: str | os.PathLike[str] | None) -> Path:
+def _started(config: RunConfig, data: PathOrNone, out: PathOrNone, quiet: bool) -> RunFolder:
+    """The folder of a new run, whose plan is told."""
+    config, path = config.resolved(), _path(out)
+    config = config if data is None else begun_with(config, os.fspath(data))
+    folder = start_run(config, path)
+    if not quiet:
+        tell(*plan(config, path))
+    return folder
+
+
+def _path(out: PathOrNone) -> Path:
     """The folder of a new run, absolute: an environment may change the current folder."""
     return Path(tempfile.mkdtemp(prefix="pcpg-")) / "run" if out is None else Path(out).absolute()
 

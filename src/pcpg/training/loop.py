@@ -14,8 +14,6 @@ from pcpg.config import ConfigError
 from pcpg.engine.together import together
 from pcpg.envs.given_reward import Reward
 from pcpg.envs.host import HostEnvironment
-from pcpg.envs.protocol import Environment
-from pcpg.features.base import FeatureMap
 from pcpg.machine import free_memory, one_blas_thread
 from pcpg.run_config import RunConfig
 from pcpg.runs import checkpoints
@@ -38,7 +36,7 @@ from pcpg.training.storage import (
     own_source_assets,
     pack_parts,
     pack_states,
-    saved_features,
+    run_features,
     sha256_of,
     source_assets,
 )
@@ -139,8 +137,8 @@ def train_run(
             for text in env.notices if isinstance(env, HostEnvironment) else ():
                 notice(text)
             folder = record_environment(folder, config, env)
-            features = functools.partial(_features, folder, config, env)
             assets, given = own_source_assets(folder, config), given_data(folder, config)
+            features = functools.partial(run_features, folder, config, env)
             agent = bound_agent(config, env, features, assets, budget, given)
             frozen = sha256_of(agent.frozen)
             restored = restore(folder, agent, config, frozen, notice)
@@ -152,10 +150,6 @@ def train_run(
             if isinstance(env, HostEnvironment):
                 env.close()
     return run.trained()._replace(signal=stop.signal)
-
-
-def _features(folder: RunFolder, config: RunConfig, env: Environment) -> FeatureMap:
-    return saved_features(folder, config.make_features(env))
 
 
 class _Loop:

@@ -232,8 +232,9 @@ def needing_all(read: Callable[[], Read]) -> Read:
 # The feature map.
 
 
-def saved_features(folder: RunFolder, drawn: FeatureMap) -> FeatureMap:
+def run_features(folder: RunFolder, config: RunConfig, env: Environment) -> FeatureMap:
     """The feature map that lies in the folder, put there at the first start; one without arrays has no such file."""
+    drawn = config.make_features(env)
     arrays = flatten(drawn)
     if not arrays:
         return drawn
