@@ -11,8 +11,7 @@ import numpy as np
 
 from pcpg_theory import tabular
 from pcpg_theory.cli import Result, show
-from pcpg_theory.kernel import DualCover
-from pcpg_theory.kernels import RBF
+from pcpg_theory.kernel import RBF, DualCover
 from pcpg_theory.mdp import TabularMDP
 from pcpg_theory.problems import random_linear_mdp
 from pcpg_theory.settings import Settings, beta_from_mass

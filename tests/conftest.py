@@ -32,9 +32,9 @@ if version("jaxlib").startswith("0.10."):  # an unknown flag would end the proce
 # Before pcpg is imported: shapes and types in the signatures of these modules are checked at every call. The design is
 # left out: it checks its arguments itself, and its many small functions are timed.
 CHECKED = [
-    "pcpg.learners.returns",
     "pcpg.learners.update",
-    "pcpg.kernel.averager",
+    "pcpg.learners.update",
+    "pcpg.kernel.fitting",
     "pcpg.bonuses",
     "pcpg.kernel.landmarks",
     "pcpg.kernel.pairs",

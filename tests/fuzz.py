@@ -45,11 +45,10 @@ from pcpg.training.loop import train_run
 from pcpg_lab.sweeps.crew import Job, Outcome
 from pcpg_lab.sweeps.local import Here
 from pcpg_lab.sweeps.plan import Plan, plan_of
-from pcpg_lab.sweeps.status import SweepFolder, status_of
+from pcpg_lab.sweeps.status import SweepFolder, status_of, write_page, write_tables
 from pcpg_lab.sweeps.sweep import run_sweep
-from pcpg_lab.sweeps.table import write_page, write_tables
 from pcpg_lab.sweeps.tune import tune
-from pcpg_theory.certify_run import upper_of
+from pcpg_theory.cli.certify import upper_of
 from pcpg_theory.optimism import Range
 from tests.damage import WAYS, add, forge, forge_plain, mix, swap
 from tests.kills import logged

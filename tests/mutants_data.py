@@ -9,7 +9,7 @@ PAIRS, DATA, MARKS, FITTING = (
     "pcpg/kernel/landmarks.py",
     "pcpg/kernel/fitting.py",
 )
-LEARNED, LOOK, BUDGET = "pcpg/kernel/learned.py", "pcpg/algos/look.py", "pcpg/budget.py"
+LEARNED, LOOK, BUDGET = "pcpg/kernel/views.py", "pcpg/algos/look.py", "pcpg/budget.py"
 E3B, RANKED = "pcpg/bonuses/e3b.py", "pcpg/bonuses/ranked.py"
 TRANSITIONS, OFF_POLICY, NOVELTY, DEEP_TASK = (
     "pcpg/learners/transitions.py",
@@ -149,7 +149,7 @@ KEPT = (
     ),
     Mutant(
         "interpolating: actions where they were taken",
-        "pcpg/kernel/averager.py",
+        "pcpg/kernel/fitting.py",
         "jnp.asarray(w) - ((begun",
         "jnp.asarray(w) - 0 * ((begun",
         ("kernel/test_averager.py",),
@@ -406,7 +406,7 @@ THEORY = (
         REWARD_FREE,
     ),
 )
-OPTIMISM, FROM_DATA, OF_RUN = "pcpg_theory/optimism.py", "pcpg_theory/from_data.py", "pcpg_theory/certify_run.py"
+OPTIMISM, FROM_DATA, OF_RUN = "pcpg_theory/optimism.py", "pcpg_theory/certificate.py", "pcpg_theory/cli/certify.py"
 BOUNDS, CERTIFIED = ("theory/test_optimism.py",), ("theory/test_from_data.py",)
 CERTIFICATES = (
     Mutant("data: a bound of the mean alone", OPTIMISM, ".sum(-1) - c)", ".sum(-1))", BOUNDS),

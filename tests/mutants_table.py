@@ -29,7 +29,7 @@ BLOCK, MODELS, Q_LEARNING = (
     "pcpg_theory/learners/model_based.py",
     "pcpg_theory/learners/q_learning.py",
 )
-BONUS, DESIGN, PPO = "pcpg/cover/bonus.py", "pcpg/cover/design.py", "pcpg/learners/returns.py"
+BONUS, DESIGN, PPO = "pcpg/cover/bonus.py", "pcpg/cover/design.py", "pcpg/learners/update.py"
 
 # Those that once passed every test of the theory.
 NAMED = (
@@ -301,7 +301,7 @@ DEEP = (
     ),
     Mutant(
         "backups: no bonus ahead",
-        "pcpg/kernel/averager.py",
+        "pcpg/kernel/fitting.py",
         "optimistic(f, kept.bonus) if explore else f",
         "f",
         ("kernel/test_averager.py",),

@@ -13,8 +13,7 @@ from gymnasium import spaces
 import pcpg
 from pcpg.callbacks import Evaluate, StopWhenStuck
 from pcpg.envs.options import InvalidOption
-from pcpg.policies.networks import init_actor_critic
-from pcpg.policies.own import register_network
+from pcpg.policies.networks import init_actor_critic, register_network
 from pcpg.training.loop import Progress
 
 pytestmark = pytest.mark.slow

@@ -17,7 +17,7 @@ MODULES = [
     "pcpg.envs.contract",
     "pcpg.envs.registry",
     "pcpg.features",
-    "pcpg.learners.returns",
+    "pcpg.learners.update",
     "pcpg.learners.update",
 ]
 

@@ -31,7 +31,7 @@ ALLOWED = {
     "pcpg/__main__.py: os.fdopen": "the streams of this process",
     "pcpg/cli/main.py: os.open": "the null device",
     "pcpg/machine.py: Path('/proc/meminfo').read_text": "the kernel's",
-    "pcpg/runs/npz.py: zipfile": "bytes that the opener read",
+    "pcpg/training/logged.py: zipfile": "bytes that the opener read",
     "pcpg/training/restore.py: Path('/proc/cpuinfo').read_text": "the kernel's",
     "pcpg/reports/page.py: folder / name.read_text": "templates of this package",
     "pcpg/reports/sections.py: grid.open": "the free cells of a grid",
@@ -45,10 +45,10 @@ ALLOWED = {
     "pcpg_lab/claims/records.py: subprocess.run": "git, on the folder of this package",
     "pcpg_lab/sweeps/local.py: subprocess.Popen": "a worker of ours",
     "pcpg_lab/sweeps/plan.py: runpy.run_path": "a plan that the user named",
-    "pcpg_lab/sweeps/resources.py: os.open": "a lock in a folder of the user's that nobody else may write to",
-    "pcpg_lab/sweeps/resources.py: subprocess.run": "nvidia-smi",
-    "pcpg_lab/sweeps/table.py: csv": "it writes",
-    "pcpg_lab/sweeps/worker.py: os.fdopen": "a stream of this process",
+    "pcpg_lab/sweeps/crew.py: os.open": "a lock in a folder of the user's that nobody else may write to",
+    "pcpg_lab/sweeps/crew.py: subprocess.run": "nvidia-smi",
+    "pcpg_lab/sweeps/status.py: csv": "it writes",
+    "pcpg_lab/sweeps/local.py: os.fdopen": "a stream of this process",
     "pcpg_theory/own.py: importlib.util.spec_from_file_location": "a file that the user named",
 }
 """What opens something that is no file of a run, a sweep or a plan, with the reason."""

@@ -9,7 +9,7 @@ import pytest
 from pcpg.cover.bonus import covariance
 from pcpg.envs import CombinationLock
 from pcpg.features import make_features
-from pcpg.learners.returns import gae
+from pcpg.learners.update import gae
 from pcpg.policies.networks import Linear
 
 ZEROS, NEVER = np.zeros(4, np.float32), np.zeros(4, bool)

@@ -13,9 +13,9 @@ from pcpg.elsewhere import own_keywords, refuse_elsewhere
 from pcpg.envs.adapters.names import LOCAL, is_own_function, workers_on
 from pcpg.envs.given_reward import Reward
 from pcpg.envs.registry import declared_options
-from pcpg.features.own import Phi, is_own_features
+from pcpg.features.base import Phi, is_own_features
 from pcpg.new_run import limits_of, new_config
-from pcpg.policies.own import Network
+from pcpg.policies.networks import Network
 from pcpg.policy import Policy
 from pcpg.run import EnvFn, Evaluation, Given, KeptEpisode, Run, RunWarning, Verdict, warn
 from pcpg.run_config import RunConfig

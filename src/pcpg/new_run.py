@@ -9,8 +9,8 @@ from pcpg.config import ConfigError, check_choice, from_plain
 from pcpg.elsewhere import POLICIES, refuse_elsewhere
 from pcpg.envs.adapters.names import register_function
 from pcpg.envs.registry import declared_options, known_as
-from pcpg.features.own import Phi, register_features
-from pcpg.policies.own import Network, register_network
+from pcpg.features.base import Phi, register_features
+from pcpg.policies.networks import Network, register_network
 from pcpg.presets import preset
 from pcpg.run_config import RunConfig, chosen_by_a_look
 

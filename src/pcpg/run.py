@@ -26,11 +26,9 @@ from pcpg.envs.given_reward import Reward
 from pcpg.envs.host import HostEnvironment
 from pcpg.envs.protocol import Environment
 from pcpg.envs.recorded import Recorded, RecordedHost
-from pcpg.features.base import FeatureMap
-from pcpg.features.own import Phi, given_features
+from pcpg.features.base import FeatureMap, Phi, given_features
 from pcpg.learners.transitions import Transitions
-from pcpg.policies.networks import ActorCritic
-from pcpg.policies.own import Network, given_network
+from pcpg.policies.networks import ActorCritic, Network, given_network
 from pcpg.policy import Policy
 from pcpg.reports.page import write_report
 from pcpg.reports.read import read_run

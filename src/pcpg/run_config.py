@@ -20,8 +20,7 @@ from pcpg.envs.protocol import Environment
 from pcpg.envs.registry import complete_options, make
 from pcpg.envs.spaces import flat_size
 from pcpg.features import FEATURES, make_features
-from pcpg.features.base import FeatureMap
-from pcpg.features.own import is_own_features
+from pcpg.features.base import FeatureMap, is_own_features
 from pcpg.machine import free_memory
 from pcpg.presets import environment_preset, features_for, preset
 from pcpg.runs.documents import plain

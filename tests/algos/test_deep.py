@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from pcpg.algos import deep_learn
-from pcpg.algos.deep_cover import no_members
+from pcpg.algos.deep_play import no_members
 from pcpg.algos.deep_settings import DeepConfig, DeepExploreConfig
 from pcpg.algos.deep_task import FEWEST_BEST, best_places, scores, task_of
 from pcpg.envs.spaces import Box

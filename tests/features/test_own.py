@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from pcpg.envs import make
-from pcpg.features.own import own_features, register_features
+from pcpg.features.base import own_features, register_features
 
 SOURCE = Path(__file__).parents[2] / "src"
 
@@ -19,7 +19,7 @@ import os
 os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
 import numpy as np
 from pcpg.envs import make
-from pcpg.features.own import own_features, register_features
+from pcpg.features.base import own_features, register_features
 from pcpg.engine.program import Program
 
 phi = own_features(register_features(lambda o, a: np.array([float(o[0]), float(a), 1.0])), make("Chain-v0"))

@@ -3,7 +3,7 @@
 import jax
 import numpy as np
 
-from pcpg.kernel.averager import RIDGE, Transitions, fit
+from pcpg.kernel.fitting import RIDGE, Transitions, fit
 
 LENGTH, ON, BACK = 5, 0, 1
 STATES = LENGTH + 1

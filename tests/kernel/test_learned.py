@@ -9,8 +9,7 @@ import pytest
 import pcpg
 from pcpg.algos.on_data import Episodes
 from pcpg.data import Kept
-from pcpg.kernel.learned import learn_inputs
-from pcpg.kernel.views import KeepConfig, Kernel
+from pcpg.kernel.views import KeepConfig, Kernel, learn_inputs
 from pcpg.training.storage import assets_of
 
 LEARNED = {

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from pcpg_lab.claims import certificates, data_certificates
 from pcpg_lab.claims.certificates import CASES, SMOKE, ReproduceCertificates, run_case, summarise
-from pcpg_theory.from_data import Recorder
+from pcpg_theory.certificate import Recorder
 
 
 def test_the_command_certifies_runs_keeps_them_and_makes_none_twice(tmp_path, monkeypatch):
@@ -24,7 +24,6 @@ def test_the_command_certifies_runs_keeps_them_and_makes_none_twice(tmp_path, mo
     assert f"| {case['mdp']} | 50 pairs |" in (tmp_path / "table.md").read_text()
     assert "| random 20 | r in [0, 1] | 900 |" in (tmp_path / "table.md").read_text()
     monkeypatch.setattr(certificates, "certify", None)
-    monkeypatch.setattr(data_certificates, "certify_data", None)
     assert asked(Console(quiet=True)) == 0
 
 

@@ -8,8 +8,16 @@ import numpy as np
 import pytest
 
 from pcpg.algos.auto import STEPS
-from pcpg_lab.claims import unseen
-from pcpg_lab.claims.environments import CLAIM, TASKS, Flags, cells, is_worse, make_cell
+from pcpg_lab.claims.environments import (
+    CLAIM,
+    TASKS,
+    UNSEEN_CLAIM,
+    Flags,
+    UnseenFlags,
+    cells,
+    is_worse,
+    make_cell,
+)
 from pcpg_lab.claims.harness import read_records
 
 pytestmark = pytest.mark.slow
@@ -78,7 +86,7 @@ def test_worse_is_what_lies_beyond_allowance_and_noise(ours, theirs, worse):
     assert is_worse(np.array(ours, float), np.array(theirs, float), success) is worse
 
 
-@pytest.mark.parametrize("experiment", [CLAIM, unseen.CLAIM])
+@pytest.mark.parametrize("experiment", [CLAIM, UNSEEN_CLAIM])
 def test_the_table_is_that_of_the_cells_that_are_kept(experiment):
     results = ROOT / experiment.flags.out
     if not list((results / "cells").glob("*.json")):
@@ -89,11 +97,11 @@ def test_the_table_is_that_of_the_cells_that_are_kept(experiment):
 
 
 def test_what_nothing_was_tuned_on_has_tasks_and_seeds_of_its_own():
-    assert not set(unseen.Flags.tasks) & set(TASKS)
-    cell = make_cell(unseen.Flags(), "lake", "auto")
+    assert not set(UnseenFlags.tasks) & set(TASKS)
+    cell = make_cell(UnseenFlags(), "lake", "auto")
     assert cell.command == "pcpg reproduce unseen --scale laptop --tasks lake --algos auto --seeds 3 --seed 0"
     with pytest.raises(ValueError, match="unknown task 'cliff'; valid: acrobot"):
-        unseen.Flags(tasks=("cliff",))
+        UnseenFlags(tasks=("cliff",))
 
 
 def test_the_command_as_it_stands_finds_a_cell_that_is_kept(cli, tmp_path):

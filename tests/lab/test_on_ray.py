@@ -21,7 +21,7 @@ from pcpg_lab.sweeps.on_ray import RayEngine
 from pcpg_lab.sweeps.plan import plan_of
 from pcpg_lab.sweeps.status import SweepFolder
 from pcpg_lab.sweeps.sweep import run_sweep
-from pcpg_lab.table1.cells import Store, measure, run_cells
+from pcpg_lab.table1.command import Store, measure, run_cells
 from pcpg_lab.table1.plan import first_cells
 from pcpg_lab.table1.settings import SETTINGS
 from tests.envs.test_workers import env_of, played, same

@@ -17,14 +17,12 @@ from pcpg.api import train
 from pcpg.config import ConfigError
 from pcpg.runs.errors import DiskFull, FolderInUse
 from pcpg.state import NonFinite
-from pcpg_lab.sweeps.crew import ATTEMPTS, Boss, WorkerLost, perform
+from pcpg_lab.sweeps.crew import ATTEMPTS, Boss, WorkerLost, environment, perform
 from pcpg_lab.sweeps.local import LocalEngine, engine_of
 from pcpg_lab.sweeps.on_ray import Parcel, unpack
 from pcpg_lab.sweeps.plan import Plan, plan_of
-from pcpg_lab.sweeps.resources import environment
-from pcpg_lab.sweeps.status import SweepFolder, status_of
+from pcpg_lab.sweeps.status import SweepFolder, status_of, write_page, write_tables
 from pcpg_lab.sweeps.sweep import job_of, run_sweep
-from pcpg_lab.sweeps.table import write_page, write_tables
 
 KEPT = ("config.json", "metrics.jsonl", "policy.safetensors", "summary.json")
 

@@ -13,8 +13,7 @@ import pytest
 from rich.console import Console
 
 from pcpg_lab.table1 import measures, plan, power, summary
-from pcpg_lab.table1.cells import Store, measure, run_cells
-from pcpg_lab.table1.command import ReproduceTable1
+from pcpg_lab.table1.command import ReproduceTable1, Store, measure, run_cells
 from pcpg_lab.table1.growth import compare
 from pcpg_lab.table1.measures import choose, choose_own, measure_losses, regret_curve
 from pcpg_lab.table1.plan import Table1Cell

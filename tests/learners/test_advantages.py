@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from pcpg.learners.returns import gae, normalise
+from pcpg.learners.update import gae, normalise
 
 STEPS, ENVS = 5, 3
 REWARDS, VALUES, NEXT_VALUES = np.float32([1, 2, 3]), np.float32([0.5, 1, 1.5]), np.float32([1, 1.5, 2])

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from pcpg.learners.returns import ppo_loss
+from pcpg.learners.update import ppo_loss
 
 # Ratio 1.5 or 0.5 with an advantage of 2 or -2: the smaller of r A and clip(r) A is 2.4, 1, -3 and -1.6.
 RATIO = np.float32([1.5, 0.5, 1.5, 0.5])

@@ -9,8 +9,8 @@ import pytest
 
 import pcpg
 from pcpg_theory import certificate, exact, problems, tabular
-from pcpg_theory.certify_run import numbered
-from pcpg_theory.from_data import Recorder, certify_moves
+from pcpg_theory.certificate import Recorder, certify_moves
+from pcpg_theory.cli.certify import numbered
 from pcpg_theory.mdp import TabularMDP, random_mdp
 from pcpg_theory.optimism import bernstein
 from tests.old_runs import unpacked

@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from sklearn.gaussian_process import kernels as other
 
 from pcpg_theory import critic, exact
-from pcpg_theory.kernel import DualCover, DualRegression
-from pcpg_theory.kernels import RBF, Indicator, Linear, Product
+from pcpg_theory.kernel import RBF, DualCover, DualRegression, Indicator, Linear, Product
 
 seeds = st.integers(0, 2**31)
 

@@ -9,8 +9,7 @@ from rich.console import Console
 
 import pcpg_theory
 from pcpg_lab.table1 import plan
-from pcpg_lab.table1.cells import Store, run_cells, source_of
-from pcpg_lab.table1.command import ReproduceTable1
+from pcpg_lab.table1.command import ReproduceTable1, Store, run_cells, source_of
 from pcpg_lab.table1.settings import SETTINGS
 from pcpg_lab.table1.summary import summarise
 from pcpg_lab.table1.table import main_table, short_table

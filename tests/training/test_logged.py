@@ -18,8 +18,7 @@ from pcpg.config import ConfigError
 from pcpg.envs.adapters.names import register_function
 from pcpg.runs.errors import DamagedFile, RunError
 from pcpg.runs.folder import RunFolder
-from pcpg.runs.npz import read_npz
-from pcpg.training.logged import episodes_of
+from pcpg.training.logged import episodes_of, read_npz
 
 DEEP: dict[str, Any] = {
     "learn": {"hidden": [8], "updates": 0.05, "batch": 8},
@@ -182,7 +181,7 @@ def test_a_file_cannot_run_code_lead_elsewhere_or_fill_the_memory(
         assert str(refused.value).count("\n") == 0
     archive(tmp_path / "bomb.npz", npy((1 << 20,), bytes(8 << 20)))
     assert (tmp_path / "bomb.npz").stat().st_size < 1 << 20
-    monkeypatch.setattr("pcpg.runs.npz.largest", lambda path: 1 << 20)
+    monkeypatch.setattr("pcpg.training.logged.largest", lambda path: 1 << 20)
     with pytest.raises(DamagedFile, match="too large"):
         read_npz(tmp_path / "bomb.npz")
 

@@ -36,9 +36,8 @@ from pcpg.envs.host import HostEnvironment
 from pcpg.envs.protocol import Environment
 from pcpg.envs.spaces import flat_size
 from pcpg.kernel.fitting import no_model
-from pcpg.kernel.learned import WIDTHS, fresh_encoder
 from pcpg.kernel.policies import GreedyPolicy, candidate_actions
-from pcpg.kernel.views import FIRST_LANDMARKS, KeepConfig, Kernel, View
+from pcpg.kernel.views import FIRST_LANDMARKS, WIDTHS, KeepConfig, Kernel, View, fresh_encoder
 from pcpg.machine import free_memory
 from pcpg.state import DONE, EXPLOIT, EXPLORE, Ledger, Report, SeedState
 

@@ -22,7 +22,7 @@ from pcpg.envs.protocol import Environment, Step
 from pcpg.envs.spaces import Box, Discrete, Image, MultiDiscrete, Space
 
 AnyEnvironment = Environment
-GYMNASIUM = "pcpg.envs.adapters.check:check_gymnasium"
+GYMNASIUM = "pcpg.envs.adapters.from_gymnasium:check_gymnasium"
 REPEATED = 20  # decisions that are played again, in parallel
 
 

@@ -9,8 +9,7 @@ from pcpg.config import nearest
 from pcpg.envs.functions import load
 from pcpg.envs.options import InvalidOption
 from pcpg.envs.protocol import Environment
-from pcpg.features.base import FeatureMap
-from pcpg.features.own import is_own_features, own_features
+from pcpg.features.base import FeatureMap, is_own_features, own_features
 
 # A new feature map is a file and a line here.
 HOMES = {

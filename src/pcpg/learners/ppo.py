@@ -19,9 +19,18 @@ from pcpg.cover.cover import RollIn, draw_roll_in
 from pcpg.engine.rollout import Rollout, discounted_sums, rollout
 from pcpg.engine.tabulated import at_observations, listed, seen_through, table_of
 from pcpg.envs.protocol import Environment
-from pcpg.learners.returns import Metrics, gae, masked_mean, mean_return, normalise, ppo_loss
 from pcpg.learners.settings import PPOConfig
-from pcpg.learners.update import Adam, minimise, random_order
+from pcpg.learners.update import (
+    Adam,
+    Metrics,
+    gae,
+    masked_mean,
+    mean_return,
+    minimise,
+    normalise,
+    ppo_loss,
+    random_order,
+)
 from pcpg.policies.distributions import Distribution, for_space
 from pcpg.policies.networks import ActorCritic
 from pcpg.policies.normaliser import Normaliser

@@ -10,11 +10,18 @@ Observations of a Dict or Tuple are arrays of their own, `observations/KEY`. A f
 dataset has the same. A run keeps a copy as its first member file, and in its config where it came from:
 
     data = {"from": path or "minari:ID", "episodes": ..., "steps": ..., "sha256": of the member file}
+
+Arrays in an .npz file that somebody gives: read without pickle, and no larger than its bytes.
 """
 
 import dataclasses
 import hashlib
 import importlib
+import io
+import math
+import struct
+import zipfile
+import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -28,10 +35,9 @@ from pcpg.envs.spaces import Box, Discrete, MultiDiscrete, Space
 from pcpg.learners.transitions import CHANCE, Episodes
 from pcpg.run_config import RunConfig
 from pcpg.runs.arrays import encode_arrays
-from pcpg.runs.disk import exists
+from pcpg.runs.disk import exists, largest, read_file
 from pcpg.runs.errors import DamagedFile, MissingExtra, RunError
 from pcpg.runs.folder import RunFolder
-from pcpg.runs.npz import read_npz
 from pcpg.state import SHARED
 from pcpg.trees import flatten
 
@@ -270,3 +276,41 @@ def _actions(actions: np.ndarray, env: Environment, *, is_own: bool) -> np.ndarr
 
 def _most(space: Space) -> Any:
     return space.n - 1 if isinstance(space, Discrete) else np.array(getattr(space, "sizes", 1)) - 1
+
+
+KINDS = "biuf"
+"""Kinds of numbers that are read: truth values, integers and real numbers."""
+
+
+def read_npz(path: Path) -> dict[str, np.ndarray]:
+    """The arrays of an .npz file by name; `DamagedFile` for anything else."""
+    data, found = read_file(path), {}
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            size = sum(entry.file_size for entry in archive.infolist())
+            if size > largest(path):
+                raise DamagedFile(path, f"too large: {size:,} bytes unpacked, expected at most {largest(path):,}")
+            for entry in archive.infolist():
+                if entry.filename.endswith(".npy"):
+                    found[entry.filename.removesuffix(".npy")] = _array(archive.read(entry))
+    except (zipfile.BadZipFile, zlib.error, struct.error, EOFError, NotImplementedError, OSError) as error:
+        raise DamagedFile(path, f"not an .npz file: {error}") from error
+    except (ValueError, RuntimeError, SyntaxError, TypeError, OverflowError) as error:
+        raise DamagedFile(path, f"not an .npz file of numbers: {error}") from error
+    return found
+
+
+def _array(data: bytes) -> np.ndarray:
+    """The array in the bytes of an .npy file."""
+    file = io.BytesIO(data)
+    version = np.lib.format.read_magic(file)
+    if version not in ((1, 0), (2, 0)):
+        raise ValueError(f"version {version} of the .npy format")
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, is_fortran, dtype = read(file)
+    if dtype.kind not in KINDS:
+        raise ValueError(f"an array of {dtype}, expected numbers")
+    rest = data[file.tell() :]
+    if min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize != len(rest):
+        raise ValueError(f"an array of shape {shape} in {len(rest):,} bytes")
+    return np.frombuffer(rest, dtype).reshape(shape, order="F" if is_fortran else "C")

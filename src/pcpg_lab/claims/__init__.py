@@ -4,7 +4,7 @@ EXPERIMENTS = {
     "replay": "pcpg_lab.claims.replay:CLAIM",
     "lock": "pcpg_lab.claims.lock:CLAIM",
     "environments": "pcpg_lab.claims.environments:CLAIM",
-    "unseen": "pcpg_lab.claims.unseen:CLAIM",
+    "unseen": "pcpg_lab.claims.environments:UNSEEN_CLAIM",
     "levels": "pcpg_lab.claims.levels:CLAIM",
     "control": "pcpg_lab.claims.control:CLAIM",
     "maze": "pcpg_lab.claims.maze:CLAIM",

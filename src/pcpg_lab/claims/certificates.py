@@ -6,6 +6,7 @@ Each case is certified on many runs; its record grows with them, so it can be st
 
 import dataclasses
 import time
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -15,8 +16,7 @@ from rich.console import Console
 
 from pcpg.reports.statistics import wilson
 from pcpg.runs.documents import read_object
-from pcpg_lab.claims import data_certificates
-from pcpg_lab.claims.data_certificates import DATA_CASES, DATA_COLUMNS, DATA_SMOKE, DataCase, summarise_data
+from pcpg_lab.claims.data_certificates import DATA_CASES, DATA_NUMBERS, DATA_SMOKE, DataCase, certified
 from pcpg_lab.claims.records import (
     Columns,
     Record,
@@ -131,8 +131,7 @@ def run_case(case: Case | DataCase, delta: float, out: Path, jobs: int, command:
         return ()
 
     missing = range(len(record["runs"]), case.runs)
-    does = f"{data_certificates.__name__}:certify_data" if isinstance(case, DataCase) else f"{__name__}:certify"
-    job = {"does": does, "case": case, "delta": delta}
+    job = {"does": f"{__name__}:certify", "case": case, "delta": delta, "of_data": isinstance(case, DataCase)}
     map_tasks(engine_for_calls(jobs, out), [Task(f"{case.name}, seed {s}", job | {"seed": s}) for s in missing], done)
     return record
 
@@ -140,32 +139,57 @@ def run_case(case: Case | DataCase, delta: float, out: Path, jobs: int, command:
 def certify(job: Job, boss: Boss) -> Outcome:
     """One run of a case and its certificate."""
     started = time.process_time()
-    case = Case(*job["case"])
-    found = certificate.certified_run(case.mdp, case.horizon, "sampled", job["seed"], job["delta"], **case.options)
+    seed, delta = job["seed"], job["delta"]
+    run = (
+        run_of_data(DataCase(*job["case"]), seed, delta) if job["of_data"] else run_of(Case(*job["case"]), seed, delta)
+    )
+    return {"state": DONE, "run": run, "core_seconds": time.process_time() - started}
+
+
+def run_of(case: Case, seed: int, delta: float) -> Record:
+    """One run of a case, with the terms of its bound."""
+    found = certificate.certified_run(case.mdp, case.horizon, "sampled", seed, delta, **case.options)
     made, mdp = found.by_terms, found.mdp
     numbers = {key: round(float(getattr(made, key)), 6) for key in NUMBERS}
     terms = {key: round(float(value), 6) for key, value in made.measured._asdict().items()}
-    run = {"seed": job["seed"], "mdp": mdp, "holds": bool(made.holds), **numbers, "terms": terms}
-    return {"state": DONE, "run": run, "core_seconds": time.process_time() - started}
+    return {"seed": seed, "mdp": mdp, "holds": bool(made.holds), **numbers, "terms": terms}
+
+
+def run_of_data(case: DataCase, seed: int, delta: float) -> Record:
+    """One run of a case, with whether its bounds hold."""
+    found = certified(case, seed, delta)
+    holds = found["upper"] >= found["optimal"] - 1e-9 and found["lower"] <= found["value"] + 1e-9
+    return {"seed": seed, "holds": bool(holds)} | {key: round(value, 6) for key, value in found.items()}
 
 
 def summarise(record: Record) -> Record:
     """Medians of a case and the share of its bounds that hold, with its 95% interval."""
-    runs = record["runs"]
-    held = sum(run["holds"] for run in runs)
+    runs, held = record["runs"], sum(run["holds"] for run in record["runs"])
     _, low, high = wilson(held, len(runs))
     return {
         "name": record["name"],
         "mdp": runs[0]["mdp"],
         "options": record["arguments"]["options"],
         "delta": record["arguments"]["delta"],
-        "runs": len(runs),
-        "hold": held,
         "share": [low, high],
-        "below_trivial": sum(run["bound"] < run["trivial"] for run in runs),
         "below_optimal": sum(run["bound"] < run["optimal"] for run in runs),
-        **{key: float(np.median([run[key] for run in runs])) for key in NUMBERS},
         "terms": {key: float(np.median([run["terms"][key] for run in runs])) for key in runs[0]["terms"]},
+        **_medians(record, NUMBERS),
+    }
+
+
+def summarise_data(record: Record) -> Record:
+    """Medians of a case from data alone, and how many of its bounds hold and say something."""
+    return {"name": record["name"], **record["arguments"], **_medians(record, (*DATA_NUMBERS, "transitions"))}
+
+
+def _medians(record: Record, numbers: Sequence[str]) -> Record:
+    runs = record["runs"]
+    return {
+        "runs": len(runs),
+        "hold": sum(run["holds"] for run in runs),
+        "below_trivial": sum(run["bound"] < run["trivial"] for run in runs),
+        **{key: float(np.median([run[key] for run in runs])) for key in numbers},
         **{key: record[key] for key in ("seconds", "command", "commit", "device", "time")},
     }
 
@@ -183,6 +207,21 @@ COLUMNS: Columns = {
     "V*": lambda case: f"{case['optimal']:.3g}",
     **{name: partial(_term, name) for name in certificate.Terms._fields},
     "below V*": lambda case: f"{case['below_optimal']}/{case['runs']}",
+    "hold": lambda case: f"{case['hold']}/{case['runs']}",
+}
+
+
+DATA_COLUMNS: Columns = {
+    "problem": lambda case: case["problem"],
+    "declared": lambda case: "r in [0, 1]" + ("" if case["most"] is None else f", return up to {case['most']:g}"),
+    "transitions": lambda case: f"{case['transitions']:,.0f}",
+    "bound": lambda case: f"{case['bound']:.3g}",
+    "in truth": lambda case: f"{case['gap']:.2g}",
+    "trivial": lambda case: f"{case['trivial']:g}",
+    "V* at most": lambda case: f"{case['upper']:.3g}",
+    "V*": lambda case: f"{case['optimal']:.3g}",
+    "V at least": lambda case: f"{case['lower']:.3g}",
+    "below trivial": lambda case: f"{case['below_trivial']}/{case['runs']}",
     "hold": lambda case: f"{case['hold']}/{case['runs']}",
 }
 

@@ -8,8 +8,9 @@ Settings were tuned on seeds from 1000 on.
 
 import dataclasses
 import math
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -17,16 +18,18 @@ from pcpg.api import Run
 from pcpg.budget import Limits
 from pcpg.config import from_plain
 from pcpg.presets import preset
-from pcpg.reports.figures import new_figure
 from pcpg.run_config import RunConfig
 from pcpg_lab.claims import harness
 from pcpg_lab.claims.harness import Cell, Claim, each
 from pcpg_lab.claims.records import (
+    SEED,
     Columns,
     Figures,
     Record,
     Scale,
     joined,
+    names_of,
+    panels,
     refuse_unknown,
     share_solved,
     share_text,
@@ -37,7 +40,6 @@ if TYPE_CHECKING:
 
 EVALUATION = 20
 SMOKE_STEPS = 2_000
-SEED = "-seed-"
 DMC, CLASSIC = "gymnasium:pcpg_lab.envs.control:", "gymnasium:"
 
 
@@ -143,13 +145,13 @@ class Flags(harness.Flags):
     """Environment steps per seed; 0: those that were aimed at."""
     out: str = "results/control"
 
+    known: ClassVar[Iterable[str]] = ARMS
+
     def __post_init__(self) -> None:
+        super().__post_init__()
         refuse_unknown("world", self.worlds, WORLDS)
-        refuse_unknown("algorithm", self.algos, ARMS)
-        if (self.seeds is not None and self.seeds < 1) or self.steps < 0:
-            raise ValueError(
-                f"seeds must be at least 1 and steps 0 (as aimed at) or more, got {self.seeds}, {self.steps}"
-            )
+        if self.steps < 0:
+            raise ValueError(f"steps must be 0 (as aimed at) or more, got {self.steps}")
 
 
 def cells(flags: Flags, records: list[Record]) -> Iterator[Cell]:
@@ -183,7 +185,7 @@ def settings(world: World, arm: str) -> object:
 
 def measure(run: Run) -> Record:
     """The steps of the run, what its policy earned on the way, and fresh greedy episodes of the final policy."""
-    world, arm = _names(run.path.name)
+    world, arm = names_of(run.path.name, WORLDS)
     played = run.evaluate(EVALUATION, greedy=True)
     return harness.facts_of(
         run,
@@ -195,13 +197,6 @@ def measure(run: Run) -> Record:
         greedy_return=[float(value) for value in played.mean_return],
         history=harness.histories(run, lambda metrics: [metrics["met_at"]]),
     )
-
-
-def _names(cell: str) -> tuple[str, str]:
-    """World and arm of a cell."""
-    name = cell.partition(SEED)[0]
-    world = max((known for known in WORLDS if name.startswith(f"{known}-")), key=len)
-    return world, name.removeprefix(f"{world}-")
 
 
 def _row(record: Record) -> Record:
@@ -250,7 +245,7 @@ COLUMNS: Columns = {
 
 def merged(records: list[Record]) -> list[Record]:
     """The cells of one world and arm put together."""
-    return joined(records, ("world", "arm", "steps"))
+    return joined(records, itemgetter("world", "arm", "steps"))
 
 
 def figures(records: list[Record]) -> Figures:
@@ -262,11 +257,8 @@ def figures(records: list[Record]) -> Figures:
 
 
 def _curves(names: list[str], groups: list[Record]) -> "Figure":
-    columns = min(4, len(names))
-    rows = -(-len(names) // columns)
-    figure, axes = new_figure(rows, columns, width=2.4 * columns, height=2.0 * rows)
-    known: dict[str, Any] = {}
-    for axis, name in zip(axes.reshape(-1), names, strict=False):
+    figure, axes = panels(names, 4, width=2.4, height=2.0)
+    for name, axis in axes.items():
         for record in (one for one in groups if one["world"] == name):
             for history in record["history"].values():
                 steps, returns = zip(*[row[:2] for row in history if row[1] is not None] or [(0, np.nan)], strict=True)
@@ -282,9 +274,7 @@ def _curves(names: list[str], groups: list[Record]) -> "Figure":
                 who, (steps / 1e3, solved), fontsize=5, rotation=60, xytext=(0, 4), textcoords="offset points"
             )
         axis.set(title=name, xlabel="thousand steps")
-    for axis in axes.reshape(-1)[len(names) :]:
-        axis.set_visible(False)
-    axes.reshape(-1)[0].legend(known.values(), known.keys(), fontsize=5, frameon=False)
+    axes[names[0]].legend(known.values(), known.keys(), fontsize=5, frameon=False)
     return figure
 
 

@@ -1,24 +1,21 @@
-"""Certificates from data alone, many of them: how often they hold, and how far they are above the true gap.
+"""Certificates from data alone: the problems, and a run of one.
 
 A run plays whole episodes, those of a round side by side: first at random, then by the policy that is best by the upper
 bounds so far. The policy that is best in the empirical model is certified, as `pcpg certify` does it,
 on all of these data and on fresh episodes. V* and V^pi by exact induction only check what came out.
 """
 
-import time
 from typing import NamedTuple
 
 import numpy as np
 
-from pcpg_lab.claims.records import Columns, Record
-from pcpg_lab.sweeps.crew import DONE, Boss, Job, Outcome
 from pcpg_theory import problems
-from pcpg_theory.from_data import Recorder
+from pcpg_theory.certificate import Recorder
 from pcpg_theory.mdp import Array, TabularMDP, random_mdp
 from pcpg_theory.optimism import Range, bernstein, optimism
 
 FRESH = 2000
-NUMBERS = ("bound", "upper", "lower", "gap", "optimal", "value", "trivial")
+DATA_NUMBERS = ("bound", "upper", "lower", "gap", "optimal", "value", "trivial")
 
 
 class DataCase(NamedTuple):
@@ -125,42 +122,6 @@ def certified(case: DataCase, seed: int, delta: float) -> dict[str, float]:
     r = (mdp.P * made.paid).sum(-1)
     optimal, value = (float(planned(mdp.P, r, steps, one)[0][mdp.s0]) for one in (None, greedy))
     numbers = max(bounds.start - lower, 0.0), bounds.start, lower, optimal - value, optimal, value
-    return dict(zip(NUMBERS, (*numbers, declared.largest(steps)), strict=True)) | {"transitions": float(count.sum())}
-
-
-def certify_data(job: Job, boss: Boss) -> Outcome:
-    """One run of a case, with whether its bounds hold."""
-    started = time.process_time()
-    found = certified(DataCase(*job["case"]), job["seed"], job["delta"])
-    holds = found["upper"] >= found["optimal"] - 1e-9 and found["lower"] <= found["value"] + 1e-9
-    run = {"seed": job["seed"], "holds": bool(holds)} | {key: round(value, 6) for key, value in found.items()}
-    return {"state": DONE, "run": run, "core_seconds": time.process_time() - started}
-
-
-def summarise_data(record: Record) -> Record:
-    """Medians of a case, and how many of its bounds hold and say something."""
-    runs, numbers = record["runs"], (*NUMBERS, "transitions")
-    return {
-        "name": record["name"],
-        **record["arguments"],
-        "runs": len(runs),
-        "hold": sum(run["holds"] for run in runs),
-        "below_trivial": sum(run["bound"] < run["trivial"] for run in runs),
-        **{key: float(np.median([run[key] for run in runs])) for key in numbers},
-        **{key: record[key] for key in ("seconds", "command", "commit", "device", "time")},
+    return dict(zip(DATA_NUMBERS, (*numbers, declared.largest(steps)), strict=True)) | {
+        "transitions": float(count.sum())
     }
-
-
-DATA_COLUMNS: Columns = {
-    "problem": lambda case: case["problem"],
-    "declared": lambda case: "r in [0, 1]" + ("" if case["most"] is None else f", return up to {case['most']:g}"),
-    "transitions": lambda case: f"{case['transitions']:,.0f}",
-    "bound": lambda case: f"{case['bound']:.3g}",
-    "in truth": lambda case: f"{case['gap']:.2g}",
-    "trivial": lambda case: f"{case['trivial']:g}",
-    "V* at most": lambda case: f"{case['upper']:.3g}",
-    "V*": lambda case: f"{case['optimal']:.3g}",
-    "V at least": lambda case: f"{case['lower']:.3g}",
-    "below trivial": lambda case: f"{case['below_trivial']}/{case['runs']}",
-    "hold": lambda case: f"{case['hold']}/{case['runs']}",
-}

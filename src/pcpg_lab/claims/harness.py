@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any, Generic, Literal, NamedTuple, TypeVar
+from typing import Any, ClassVar, Generic, Literal, NamedTuple, TypeVar
 
 from pcpg.algorithms import ALGORITHMS
 from pcpg.api import Run, load
@@ -75,8 +75,11 @@ class Flags:
     out: str = ""
     """Folder of the results; finished cells found there are reused."""
 
+    known: ClassVar[Iterable[str]] = ()
+    """All algorithms, where not all of them are the default."""
+
     def __post_init__(self) -> None:
-        refuse_unknown("algorithm", self.algos, type(self).algos)
+        refuse_unknown("algorithm", self.algos, self.known or type(self).algos)
         if self.seeds is not None and self.seeds < 1:
             raise ValueError(f"seeds must be at least 1, got {self.seeds}")
 
@@ -253,20 +256,16 @@ def _check_budget(cell: Cell, record: Record, out: Path) -> None:
 
 def steps_used(records: Iterable[Record], **entries: object) -> int:
     """The most steps that a seed of PC-PG used, in the records with these entries; 0 where there is none."""
-    ours = [record for record in records if is_ours(record["algo"])]
-    same = [record for record in ours if all(record[name] == value for name, value in entries.items())]
+    same = [record for record in records if is_ours(record["algo"]) and entries.items() <= record.items()]
     return max((max(record["env_steps"]) for record in same), default=0)
 
 
 # Settings.
 
-OURS = "pcpg"
-"""How the names of all versions of PC-PG begin."""
-
 
 def is_ours(algo: str) -> bool:
-    """Whether an algorithm is a version of PC-PG, whose steps are the budget of the baselines."""
-    return algo.startswith(OURS)
+    """Whether an algorithm is a version of PC-PG, whose steps are the budget of the baselines, by its name."""
+    return algo.startswith("pcpg")
 
 
 def settings(env: str, algo: str, changes: Mapping[str, Any], budget: int = 0) -> Any:

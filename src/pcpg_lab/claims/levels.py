@@ -6,8 +6,9 @@ own. Beside it stand 100 fresh greedy episodes of the final policy. Settings wer
 """
 
 import dataclasses
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from operator import itemgetter
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -15,16 +16,18 @@ from pcpg.algorithms import ALGORITHMS, Settings
 from pcpg.api import Run
 from pcpg.budget import Limits
 from pcpg.config import from_plain
-from pcpg.reports.figures import new_figure
 from pcpg.run_config import RunConfig
 from pcpg_lab.claims import harness
 from pcpg_lab.claims.harness import Cell, Claim, each
 from pcpg_lab.claims.records import (
+    SEED,
     Columns,
     Figures,
     Record,
     Scale,
     joined,
+    names_of,
+    panels,
     refuse_unknown,
     share_solved,
     share_text,
@@ -81,7 +84,6 @@ NAMES = {
     "without-reward": "ranked by volume, without reward",
 }
 COLOURS = dict(zip(ARMS, ("#b5179e", "#5f6b6d", "#8e6c3a", "#d1495b", "#2a9d5c", "#1b6ca8", "#7a4fa3"), strict=True))
-SEED = "-seed-"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,13 +100,13 @@ class Flags(harness.Flags):
     """Environment steps per seed; 0: the level's own."""
     out: str = "results/levels"
 
+    known: ClassVar[Iterable[str]] = ARMS
+
     def __post_init__(self) -> None:
+        super().__post_init__()
         refuse_unknown("level", self.levels, LEVELS)
-        refuse_unknown("algorithm", self.algos, ARMS)
-        if (self.seeds is not None and self.seeds < 1) or self.steps < 0:
-            raise ValueError(
-                f"seeds must be at least 1 and steps 0 (the level's own) or more, got {self.seeds}, {self.steps}"
-            )
+        if self.steps < 0:
+            raise ValueError(f"steps must be 0 (the level's own) or more, got {self.steps}")
 
 
 def cells(flags: Flags, records: list[Record]) -> Iterator[Cell]:
@@ -132,7 +134,7 @@ def settings(arm: str) -> tuple[str, Settings]:
 
 def measure(run: Run) -> Record:
     """Each round's training return, and fresh greedy episodes of the final policy."""
-    level, arm = _names(run.path.name)
+    level, arm = names_of(run.path.name, LEVELS)
     played = run.evaluate(EVALUATION, greedy=True)
     ppo = run.config.agent.ppo
     return harness.facts_of(
@@ -146,13 +148,6 @@ def measure(run: Run) -> Record:
         greedy_return=[float(value) for value in played.mean_return],
         history=harness.histories(run, lambda metrics: [metrics["train/return"]]),
     )
-
-
-def _names(cell: str) -> tuple[str, str]:
-    """Level and arm of a cell."""
-    name = cell.partition(SEED)[0]
-    level = max((known for known in LEVELS if name.startswith(f"{known}-")), key=len)
-    return level, name.removeprefix(f"{level}-")
 
 
 def training_means(record: Record, rows: list[list[float]]) -> list[float]:
@@ -175,7 +170,7 @@ def solved_at(record: Record) -> list[float | None]:
 
 def merged(records: list[Record]) -> list[Record]:
     """The cells of one level and arm put together."""
-    return joined(records, ("level", "arm", "steps"))
+    return joined(records, itemgetter("level", "arm", "steps"))
 
 
 def _row(record: Record) -> Record:
@@ -227,10 +222,8 @@ def figures(records: list[Record]) -> Figures:
 
 
 def _curves(names: list[str], groups: list[Record]) -> "Figure":
-    columns = min(3, len(names))
-    rows = -(-len(names) // columns)
-    figure, axes = new_figure(rows, columns, width=2.6 * columns, height=2.1 * rows)
-    for axis, name in zip(axes.reshape(-1), names, strict=False):
+    figure, axes = panels(names, 3, width=2.6, height=2.1)
+    for name, axis in axes.items():
         for record in (one for one in groups if one["level"] == name):
             for number, history in enumerate(record["history"].values()):
                 label = NAMES[record["arm"]] if number == 0 else None
@@ -238,10 +231,8 @@ def _curves(names: list[str], groups: list[Record]) -> "Figure":
                 axis.plot(steps, training_means(record, history), color=COLOURS[record["arm"]], lw=0.8, label=label)
         axis.axhline(SOLVED, color="#999999", lw=0.5, ls=":")
         axis.set(title=name, xlabel="thousand steps", ylim=(-0.02, 1))
-    for axis in axes.reshape(-1)[len(names) :]:
-        axis.set_visible(False)
-    axes[0][0].set_ylabel("training return")
-    axes[0][0].legend(fontsize=6, frameon=False)
+    axes[names[0]].set_ylabel("training return")
+    axes[names[0]].legend(fontsize=6, frameon=False)
     return figure
 
 

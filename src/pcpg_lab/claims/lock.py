@@ -22,10 +22,19 @@ from pcpg.reports.visits import read_visits
 from pcpg.run_config import RunConfig
 from pcpg.runs.metrics import read_metrics
 from pcpg_lab.claims import harness, lock_figures
-from pcpg_lab.claims.figures import short_label
 from pcpg_lab.claims.harness import Cell, Claim, defaults, settings
 from pcpg_lab.claims.lock_figures import fit_power_law
-from pcpg_lab.claims.records import Figures, Record, Scale, Summary, markdown, provenance, share_solved, share_text
+from pcpg_lab.claims.records import (
+    Figures,
+    Record,
+    Scale,
+    Summary,
+    markdown,
+    provenance,
+    share_solved,
+    share_text,
+    short_label,
+)
 
 ENV = "CombinationLock-v0"
 ALGOS = ("pcpg", "ppo-rnd", "ppo")

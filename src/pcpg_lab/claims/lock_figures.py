@@ -6,8 +6,7 @@ import numpy as np
 
 from pcpg.reports.figures import new_figure
 from pcpg.reports.statistics import value_at, wilson
-from pcpg_lab.claims.figures import look_of, short_label
-from pcpg_lab.claims.records import Record
+from pcpg_lab.claims.records import Record, look_of, short_label
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -21,9 +21,8 @@ from pcpg.engine.program import default_lanes
 from pcpg.reports.statistics import value_at
 from pcpg.run_config import RunConfig
 from pcpg_lab.claims import harness
-from pcpg_lab.claims.figures import cover_pictures, curves, short_label
 from pcpg_lab.claims.harness import Cell, Claim, each, settings
-from pcpg_lab.claims.records import Columns, Figures, Record, Scale
+from pcpg_lab.claims.records import Columns, Figures, Record, Scale, cover_pictures, curves, short_label
 
 ENV = "Maze-v0"
 ALGOS = ("pcpg", "ppo-rnd", "ppo")

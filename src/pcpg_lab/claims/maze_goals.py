@@ -25,10 +25,9 @@ from pcpg.runs.errors import NotARun
 from pcpg.runs.folder import RunFolder
 from pcpg.training.exploit import exploit_config, exploit_defaults
 from pcpg_lab.claims import harness
-from pcpg_lab.claims.figures import look_of, short_label
 from pcpg_lab.claims.harness import Cell, Claim, changed, each
 from pcpg_lab.claims.maze import ENV, GOAL_ALGOS, SIZES, Flags, agent_config
-from pcpg_lab.claims.records import Columns, Figures, Record, Scale, share_text
+from pcpg_lab.claims.records import Columns, Figures, Record, Scale, look_of, share_text, short_label
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

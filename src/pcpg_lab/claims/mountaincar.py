@@ -13,9 +13,18 @@ import numpy as np
 from pcpg.api import Run
 from pcpg.run_config import RunConfig
 from pcpg_lab.claims import harness
-from pcpg_lab.claims.figures import cover_pictures, curves, short_label
 from pcpg_lab.claims.harness import Cell, Claim, each, settings
-from pcpg_lab.claims.records import Columns, Figures, Record, Scale, share_solved, share_text
+from pcpg_lab.claims.records import (
+    Columns,
+    Figures,
+    Record,
+    Scale,
+    cover_pictures,
+    curves,
+    share_solved,
+    share_text,
+    short_label,
+)
 
 ENV = "MountainCarContinuous-v0"
 ALGOS = ("pcpg-bonus", "ppo-rnd", "ppo")

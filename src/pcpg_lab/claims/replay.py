@@ -8,25 +8,43 @@ tuned on seeds of 1000 and more; the ablation is that of the lock at H = 15.
 import dataclasses
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from pcpg.api import Run
+from pcpg.reports.figures import new_figure
 from pcpg.run_config import RunConfig
+from pcpg.runs.documents import read_object
 from pcpg.runs.errors import NotARun
 from pcpg.runs.folder import RunFolder
 from pcpg.training.exploit import exploit_config, exploit_defaults
 from pcpg_lab.claims import harness
 from pcpg_lab.claims.harness import Cell, Claim, each, settings
-from pcpg_lab.claims.records import Columns, Figures, Record, Scale, refuse_unknown, share_solved, share_text
-from pcpg_lab.claims.replay_figures import figures_of
+from pcpg_lab.claims.records import (
+    SEED,
+    Columns,
+    Figures,
+    Record,
+    Scale,
+    joined,
+    refuse_unknown,
+    share_solved,
+    share_text,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 
 ALGO = "pcpg-replay"
 EVALUATION = 100
 LOCK_SOLVED, SEA_SOLVED, CAR_SOLVED, GRID_SOLVED = 3.5, 0.9, 90.0, 0.8
 GOAL_SOLVED = 0.945  # reached in at least 95 of 100 episodes
 NUM_GOALS = 20
+KEPT, FORGOTTEN = "#2a9d5c", "#1b6ca8"
+LOCK_CELLS = Path("results/lock/cells")
+"""Where `pcpg reproduce lock` keeps its records, those of PC-PG without kept data among them."""
 
 
 class World(NamedTuple):
@@ -80,8 +98,6 @@ ABLATION: dict[str, Mapping[str, object]] = {
     "4 backups": {"explore": {"backups": 4}},
 }
 SMOKE_HORIZON = 3
-SEED = "-seed-"
-"""In the name of a cell that is one of several of its world."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -191,21 +207,8 @@ def steps_to_success(record: Record) -> list[float | None]:
 
 def merged(records: list[Record]) -> list[Record]:
     """Records with the cells of one world put together, in the order of their seeds."""
-    groups: dict[str, list[Record]] = {}
-    for record in records:
-        groups.setdefault(record["name"].split(SEED)[0], []).append(record)
-    return [_joined(name, parts) for name, parts in groups.items()]
-
-
-def _joined(name: str, parts: list[Record]) -> Record:
-    if len(parts) == 1 and parts[0]["name"] == name:
-        return parts[0]
-    lists = {key: [value for part in parts for value in part[key]] for key in ("final_return", "env_steps")}
-    history = {key: rows for part in parts for key, rows in part["history"].items()}
-    first = min(int(part["name"].partition(SEED)[2]) for part in parts)
-    command = f"pcpg reproduce replay --scale paper --worlds {name} --seeds {len(parts)} --seed {first}"
-    own = {"name": name, "history": history, "seconds": sum(part["seconds"] for part in parts), "command": command}
-    return parts[0] | lists | own
+    made = joined(records, lambda record: record["name"].split(SEED)[0])
+    return [record | {"name": record["name"].split(SEED)[0]} for record in made]
 
 
 def _row(record: Record) -> Record:
@@ -234,8 +237,86 @@ def _thousands(steps: float) -> str:
 
 
 def figures(records: list[Record]) -> Figures:
-    """Those of the locks."""
-    yield from figures_of([record for record in merged(records) if record["name"].startswith("lock-")])
+    """Of the locks, the growth of the steps with the horizon, and the share of seeds solved against steps."""
+    locks = [record for record in merged(records) if record["name"].startswith("lock-")]
+    if len(locks) < 3:
+        return
+    found = [read_object(path) for path in sorted(LOCK_CELLS.glob("pcpg-H*-own.json"))]
+    others = {int(record["horizon"]): record for record in (one.get("content", one) for one in found)}
+    yield "growth", _growth(locks, others)
+    both = [record for record in locks if record["options"]["horizon"] in others]
+    if both:
+        yield "solved", _solved(both, others)
+
+
+def _growth(locks: list[Record], others: dict[int, Record]) -> "Figure":
+    figure, axes = new_figure(1, 1, width=4.2, height=2.8)
+    axis = axes[0][0]
+    horizon = np.array([record["options"]["horizon"] for record in locks for _ in record["env_steps"]], float)
+    steps = np.array([value for record in locks for value in record["env_steps"]], float)
+    slope, at = np.polyfit(np.log(horizon), np.log(steps), 1)
+    low, high = slope_interval(horizon, steps)
+    axis.scatter(horizon, steps, s=6, color=KEPT, alpha=0.5, label="PC-PG that keeps its data, one seed")
+    line = np.array(sorted(set(horizon)))
+    label = f"$H^{{{slope:.2f}}}$ [{low:.2f}, {high:.2f}]"
+    axis.plot(line, np.exp(at) * line**slope, color=KEPT, lw=1, label=label)
+    known = {
+        level: max(record["env_steps"])
+        for level, record in sorted(others.items())
+        if max(record["final_return"]) > LOCK_SOLVED
+    }
+    if known:
+        axis.scatter(*zip(*known.items(), strict=True), s=14, marker="s", color=FORGOTTEN, label="PC-PG, most steps")
+    axis.set(xscale="log", yscale="log")
+    ticks = sorted({*known, *line.astype(int).tolist()})
+    axis.set_xticks(ticks, [str(tick) for tick in ticks])
+    axis.set_xticks([], minor=True)
+    axis.set(xlabel="horizon H of the lock", ylabel="environment steps per seed")
+    axis.legend(fontsize=6.5, frameon=False)
+    return figure
+
+
+def _solved(locks: list[Record], others: dict[int, Record]) -> "Figure":
+    """Of PC-PG that keeps its data a seed counts at its end, of the other from its first evaluation above 3.5."""
+    figure, axes = new_figure(1, len(locks), width=1.75 * len(locks), height=2.2)
+    for axis, record in zip(axes[0], locks, strict=True):
+        horizon = int(record["options"]["horizon"])
+        ours = [
+            steps if value > LOCK_SOLVED else np.inf
+            for value, steps in zip(record["final_return"], record["env_steps"], strict=True)
+        ]
+        theirs = [first_success(rows) for rows in others[horizon]["history"].values()]
+        for steps, color, label in (
+            (ours, KEPT, "PC-PG that keeps its data"),
+            (theirs, FORGOTTEN, "PC-PG as in the paper"),
+        ):
+            steps = np.sort(steps)
+            axis.step([1e3, *steps], [0.0, *np.arange(1, len(steps) + 1) / len(steps)], where="post", color=color)
+            axis.plot([], [], color=color, label=label)
+        axis.set(xscale="log", xlim=(1e3, 1e8), ylim=(0.0, 1.05))
+        axis.set_title(f"H = {horizon}", fontsize=8)
+        axis.set_xlabel("steps per seed")
+    axes[0][0].set_ylabel("share of seeds solved")
+    figure.legend(
+        *axes[0][0].get_legend_handles_labels(), loc="outside upper center", ncols=2, frameon=False, fontsize=7
+    )
+    return figure
+
+
+def first_success(rows: list[list[float]]) -> float:
+    """Steps at the first evaluation above LOCK_SOLVED; infinite where there is none."""
+    return next((float(row[0]) for row in rows if row[1] is not None and row[1] > LOCK_SOLVED), np.inf)
+
+
+def slope_interval(horizon: np.ndarray, steps: np.ndarray, draws: int = 2000) -> tuple[float, float]:
+    """95% interval of the exponent: seeds drawn again at each horizon, 2,000 times."""
+    rng, levels = np.random.default_rng(0), [np.flatnonzero(horizon == value) for value in np.unique(horizon)]
+    slopes = []
+    for _ in range(draws):
+        some = np.concatenate([rng.choice(level, len(level)) for level in levels])
+        slopes.append(np.polyfit(np.log(horizon[some]), np.log(steps[some]), 1)[0])
+    low, high = np.quantile(slopes, [0.025, 0.975])
+    return float(low), float(high)
 
 
 def _place(name: str) -> tuple[int, int, str]:

@@ -89,9 +89,8 @@ def on_the_cpu() -> Iterator[None]:
 
 def run(plan: "Plan", out: str, engine: "Engine", console: Console, as_json: bool) -> int:
     """Run a plan with its progress on the screen and write the results; the exit code."""
-    from pcpg_lab.sweeps.status import SweepFolder
+    from pcpg_lab.sweeps.status import SweepFolder, write_page, write_tables
     from pcpg_lab.sweeps.sweep import run_sweep
-    from pcpg_lab.sweeps.table import write_page, write_tables
 
     folder = SweepFolder.claimed(out)
     notice = functools.partial(say, console, style="yellow")

@@ -1,21 +1,26 @@
-"""Engines by name, and the one that needs nothing installed: processes on this machine."""
+"""Engines by name, and the one that needs nothing installed: processes on this machine.
+
+A worker process is `python -m pcpg_lab.sweeps.local CORES`. It reads jobs from stdin, one JSON object a line, does one
+after the other, and answers on stdout; all other output goes to stderr. JAX and its compiled programs stay loaded from
+job to job. The process ends when stdin is closed: the sender is gone.
+"""
 
 import contextlib
 import json
 import os
 import platform
+import queue
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from pcpg.config import ConfigError
 from pcpg.envs.adapters.names import LOCAL, check_place
 from pcpg.machine import available_cores
-from pcpg_lab.sweeps.crew import Boss, Engine, Job, Outcome, WorkerLost, perform
-from pcpg_lab.sweeps.resources import environment, gpu_names
+from pcpg_lab.sweeps.crew import Boss, Engine, Job, Outcome, WorkerLost, environment, gpu_names, perform, pin
 
 Saved = Callable[[int], None]
 
@@ -106,7 +111,7 @@ class Process:
     def __init__(self, cores: int, variables: dict[str, str], saved: Saved = lambda step: None) -> None:
         self._saved = saved
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "pcpg_lab.sweeps.worker", str(cores)],
+            [sys.executable, "-P", "-m", "pcpg_lab.sweeps.local", str(cores)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -158,3 +163,57 @@ class Process:
         code = self._process.wait()
         how = f"signal {-code}" if code < 0 else f"exit code {code}"
         return f"its process died ({how})"
+
+
+# In a worker process.
+
+
+class Jobs(Boss):
+    """The jobs that come in, and whether the current one is to stop after its round."""
+
+    def __init__(self, source: TextIO, answers: TextIO) -> None:
+        super().__init__()
+        self._source, self._answers = source, answers
+        self._jobs: queue.Queue[Job] = queue.Queue()
+        self._acknowledged = threading.Semaphore(0)
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        for line in self._source:
+            said = json.loads(line)
+            if said.get("stop"):
+                self.stop.set()
+            elif said.get("seen"):
+                self._acknowledged.release()
+            else:
+                self.stop.clear()  # that was for the job before
+                self._jobs.put(said)
+        os._exit(1)
+
+    def get(self) -> Job:
+        """The next job."""
+        return self._jobs.get()
+
+    def saved(self, step: int) -> None:
+        """Report a checkpoint, and wait until it was fetched."""
+        self.answer({"saved": step})
+        self._acknowledged.acquire()
+
+    def answer(self, said: Mapping[str, object]) -> None:
+        """Send a message back."""
+        print(json.dumps(said), file=self._answers, flush=True)
+
+
+def main() -> None:
+    """Do jobs until the sender is gone."""
+    cores = pin(int(sys.argv[1]))
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    jobs = Jobs(sys.stdin, answers)
+    jobs.answer({"ready": os.getpid(), "cores": cores})
+    while True:
+        jobs.answer(perform(jobs.get(), jobs))
+
+
+if __name__ == "__main__":
+    main()

@@ -20,9 +20,8 @@ from pcpg.runs.disk import LOCK, make_folder, read_file, write_file
 from pcpg.runs.errors import RunError
 from pcpg.runs.manifest import MANIFEST
 from pcpg_lab.cluster import connect, imported
-from pcpg_lab.sweeps.crew import Job, Outcome, WorkerLost
+from pcpg_lab.sweeps.crew import Job, Outcome, WorkerLost, environment
 from pcpg_lab.sweeps.local import Process
-from pcpg_lab.sweeps.resources import environment
 
 LOOK = 0.25
 HIRES = 5

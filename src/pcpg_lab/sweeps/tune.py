@@ -28,9 +28,20 @@ from pcpg.runs.metrics import read_metrics
 from pcpg_lab.sweeps import crew
 from pcpg_lab.sweeps.crew import LOOK, STOPPED, Crew, Current, Engine, Outcome, Task
 from pcpg_lab.sweeps.plan import Cell
-from pcpg_lab.sweeps.search import cell_of, end_of, search_of
 from pcpg_lab.sweeps.status import SweepFolder
-from pcpg_lab.sweeps.study import DONE, FAILED, PRUNED, RUNNING, STUDY, Study, Trial, is_value
+from pcpg_lab.sweeps.study import (
+    DONE,
+    FAILED,
+    PRUNED,
+    RUNNING,
+    STUDY,
+    Study,
+    Trial,
+    cell_of,
+    end_of,
+    is_value,
+    search_of,
+)
 from pcpg_lab.sweeps.sweep import job_of
 
 
