@@ -15,9 +15,9 @@ TRANSITIONS, OFF_POLICY, NOVELTY, DEEP_TASK = (
     "pcpg/learners/transitions.py",
     "pcpg/learners/off_policy.py",
     "pcpg/learners/novelty.py",
-    "pcpg/algos/deep_task.py",
+    "pcpg/algos/deep_learn.py",
 )
-RF_EXPRESS = "pcpg_theory/learners/rf_express.py"
+RF_EXPRESS = "pcpg_theory/learners/reward_free.py"
 ROUNDS, REPLAY = ("algos/test_replay_data.py",), ("algos/test_replay.py",)
 SEEN, MINIBATCH, UPDATE = (
     ("algos/test_look.py",),

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pcpg.config import ConfigError
-from pcpg.envs.functions import load as at_home
+from pcpg.envs.options import load as at_home
 from pcpg.envs.protocol import Environment
 from pcpg.envs.recorded import describe, recorded
 from pcpg.envs.registry import make

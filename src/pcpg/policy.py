@@ -11,8 +11,8 @@ import numpy as np
 
 from pcpg.config import ConfigError
 from pcpg.elsewhere import OF_A_POLICY, missing
-from pcpg.envs.functions import load
 from pcpg.envs.host import HostEnvironment
+from pcpg.envs.options import load
 from pcpg.envs.protocol import Environment
 from pcpg.envs.recorded import describe, recorded
 from pcpg.envs.spaces import Box

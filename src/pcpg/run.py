@@ -21,9 +21,9 @@ from pcpg.elsewhere import OF_A_RUN, missing
 from pcpg.engine.play import VisitInputs, Visitor, visit_program
 from pcpg.engine.program import default_lanes
 from pcpg.envs.adapters.names import given_function
-from pcpg.envs.functions import load
 from pcpg.envs.given_reward import Reward
 from pcpg.envs.host import HostEnvironment
+from pcpg.envs.options import load
 from pcpg.envs.protocol import Environment
 from pcpg.envs.recorded import Recorded, RecordedHost
 from pcpg.features.base import FeatureMap, Phi, given_features

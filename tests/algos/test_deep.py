@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from pcpg.algos import deep_learn
+from pcpg.algos.deep_learn import FEWEST_BEST, best_places, scores, task_of
 from pcpg.algos.deep_play import no_members
 from pcpg.algos.deep_settings import DeepConfig, DeepExploreConfig
-from pcpg.algos.deep_task import FEWEST_BEST, best_places, scores, task_of
 from pcpg.envs.spaces import Box
 from pcpg.learners.novelty import fitted
 from pcpg.learners.off_policy import init_learner, init_params, policy_of

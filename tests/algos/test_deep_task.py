@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pcpg.algos.deep_task import FEWEST_BEST, LONG_TARGETS, SHORT_TARGETS, Task, best_places, scores, task_of
+from pcpg.algos.deep_learn import FEWEST_BEST, LONG_TARGETS, SHORT_TARGETS, Task, best_places, scores, task_of
 from pcpg.envs.spaces import Box, Discrete
 from pcpg.learners.transitions import Episodes, Transitions
 

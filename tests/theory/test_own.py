@@ -16,9 +16,9 @@ from pcpg_lab.table1.table import main_table, short_table
 from pcpg_theory import own
 from pcpg_theory.cli.compare import CompareCommand
 from pcpg_theory.learners import problem, runner
-from pcpg_theory.learners.curiosity import Curious
 from pcpg_theory.learners.layout import Streams
 from pcpg_theory.learners.registry import COMPARATORS
+from pcpg_theory.learners.reward_free import Curious
 from pcpg_theory.theorems import THEOREMS
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "own-learner.md"

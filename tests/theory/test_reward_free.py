@@ -10,9 +10,9 @@ from numpy import e, log
 
 from pcpg_theory.learners import problem, runner
 from pcpg_theory.learners.layout import Streams
+from pcpg_theory.learners.linear import RewardFreeLSVI
 from pcpg_theory.learners.q_learning import EpsilonGreedyQ
-from pcpg_theory.learners.rf_express import RFExpress, episodes_bound, threshold
-from pcpg_theory.learners.rf_lsvi import RewardFreeLSVI
+from pcpg_theory.learners.reward_free import RFExpress, episodes_bound, threshold
 from tests.theory.test_learners_updates import left, made, tiny_layout
 
 

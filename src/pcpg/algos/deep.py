@@ -17,10 +17,9 @@ import numpy as np
 
 from pcpg.algorithm1 import Explored
 from pcpg.algorithms import Assets, Bound, World
-from pcpg.algos.deep_learn import Learning, OfAgent
+from pcpg.algos.deep_learn import Learning, OfAgent, Task, task_of
 from pcpg.algos.deep_play import Members, Playing, measured, no_members
 from pcpg.algos.deep_settings import DeepConfig
-from pcpg.algos.deep_task import Task, task_of
 from pcpg.algos.on_data import unvisited
 from pcpg.algos.rounds import after_round, check_visits, plain
 from pcpg.data import Draws, Stream

@@ -1,4 +1,7 @@
-"""Learning of a round: minibatches drawn on the host, updates in a compiled program."""
+"""Learning of a round: minibatches drawn on the host, updates in a compiled program.
+
+What the data of a seed say about its task: what a success is, how far targets look, which episodes are the best.
+"""
 
 import math
 from typing import Any, NamedTuple
@@ -8,7 +11,7 @@ import numpy as np
 
 from pcpg.algorithms import World
 from pcpg.algos.deep_settings import DeepConfig
-from pcpg.algos.deep_task import Task, best_places, scores
+from pcpg.algos.look import BY_ACTION, MANY, by_action
 from pcpg.data import Draws, Stream
 from pcpg.engine.program import Program
 from pcpg.engine.together import Shared
@@ -30,6 +33,105 @@ from pcpg.learners.off_policy import (
 from pcpg.learners.transitions import Transitions
 from pcpg.policies.off_policy import DeepPolicy, Scale
 from pcpg.state import NonFinite, SeedState, weights_rng
+
+LONG_TARGETS, SHORT_TARGETS = 10, 3
+"""Steps of a target where a success ends the episode, and where reward pays at every step."""
+EXAMPLES = 5_000
+PLAIN = 0.95
+"""Share of the rewards, the smallest ones, among which a cost of acting is looked for."""
+STARTS = 16
+"""Episodes from which on a return is compared with what its start promises."""
+FEWEST_BEST = 1_000
+"""Steps up to which episodes that are no better than others fill the best ones."""
+
+
+class Task(NamedTuple):
+    """The task as far as the data show it."""
+
+    success: np.ndarray  # [episodes] bool: it met something good
+    ends: bool  # a success ends the episode
+    is_dense: bool  # rewards tell something everywhere
+    reward: np.ndarray  # [transitions] float32, as it is learned from
+    scale: float  # the largest size of a reward; rewards are divided by it
+    low: float  # bounds of the values of what is learned from
+    high: float
+
+    @property
+    def is_met(self) -> bool:
+        return self.is_dense or bool(self.success.any())
+
+    def steps_ahead(self, given: int) -> int:
+        """Steps of the targets; 0: by the rule."""
+        return given or (LONG_TARGETS if self.ends else SHORT_TARGETS)
+
+
+def task_of(kept: Transitions, gamma: float) -> Task:
+    """What rewards and ends show.
+
+    | rewards                                    | an episode met something good if                      |
+    |--------------------------------------------|-------------------------------------------------------|
+    | one cost, the same or less at every end    | it terminated                                         |
+    | never differ, above 0                      | it lasted longer than the shortest                    |
+    | of many values that actions do not explain | always                                                |
+    | of few values that actions do not explain  | it earned, at a step, more than most often            |
+    | others                                     | it earned, at a step, more than 0 and than most often |
+
+    In the first case what is learned from is 1 at such an end and 0 elsewhere: with a discount, that is the same task.
+    """
+    reward, lengths = kept.column("reward"), kept.each("lengths")
+    scale = float(np.max(np.abs(reward), initial=0.0)) or 1.0
+    terminated = kept.by_episode(kept.column("terminated"), np.maximum) > 0
+    success, is_dense, learned = np.zeros(kept.count, bool), False, reward / np.float32(scale)
+    if kept.count and _is_time(reward, kept.column("terminated")):
+        success, scale = terminated, 1.0
+        learned = kept.column("terminated").astype(np.float32)
+    elif kept.count and np.ptp(reward) < 1e-9:
+        success = lengths > lengths.min() if reward[0] > 0 else success
+    elif kept.count:
+        some = slice(None, None, max(1, kept.size // EXAMPLES))
+        values, counts = np.unique(np.round(reward[some].astype(np.float64), 9), return_counts=True)
+        # A cost of acting is no word about the task, nor is it with the few rewards that an explorer has met.
+        is_few, usual = len(values) <= MANY, float(values[np.argmax(counts)])
+        plain = reward[some] <= (np.inf if is_few else np.quantile(reward[some], PLAIN))
+        is_by_state = by_action(kept.column("action")[some][plain], reward[some][plain]) < BY_ACTION
+        is_dense, usual = is_by_state and not is_few, usual if is_by_state and is_few else max(0.0, usual)
+        best = kept.by_episode(reward, np.maximum)
+        success = np.ones(kept.count, bool) if is_dense else best > usual + 1e-6
+    ends = bool(success.any()) and not is_dense and bool(np.mean(terminated[success]) > 0.5)
+    low, high, forever = float(learned.min(initial=0.0)), float(learned.max(initial=0.0)), 1 / (1 - gamma)
+    return Task(success, ends, is_dense, learned, scale, low * forever, high if ends else high * forever)
+
+
+def _is_time(reward: np.ndarray, terminated: np.ndarray) -> bool:
+    """Whether reward is nothing but a cost of every step, which an end may spare."""
+    going, ends = reward[~terminated.astype(bool)], reward[terminated.astype(bool)]
+    if not going.size or going[0] >= 0 or np.ptp(going) > 1e-9:
+        return False
+    return not ends.size or bool(np.ptp(ends) < 1e-9 and going[0] <= ends[0] <= 0)
+
+
+def scores(kept: Transitions, reward: np.ndarray, gamma: float, whitened: np.ndarray) -> np.ndarray:
+    """The discounted return of each episode beyond what its start promises: a ridge regression on [x, x^2]."""
+    found = kept.discounted(reward, gamma)
+    found -= found.mean()
+    if kept.count < STARTS or whitened.std(axis=0).max(initial=0.0) < 1e-3:
+        return found
+    centred = np.concatenate([whitened, whitened**2], axis=1).astype(np.float64)
+    centred -= centred.mean(axis=0)
+    gram = centred.T @ centred + np.eye(centred.shape[1])
+    return found - centred @ np.linalg.solve(gram, centred.T @ found)
+
+
+def best_places(kept: Transitions, score: np.ndarray, most: int) -> np.ndarray:
+    """The transitions of the best episodes, about `most` of them: those above average, and others if they are few."""
+    order, lengths = np.argsort(-score, kind="stable"), kept.each("lengths")
+    before = np.cumsum(lengths[order]) - lengths[order]
+    limit = np.where(score[order] > 0, most, min(most, FEWEST_BEST))
+    chosen = order[before < limit]
+    starts = kept.each("start")
+    which = zip(starts[chosen].tolist(), lengths[chosen].tolist(), strict=True)
+    return np.concatenate([np.arange(start, start + length) for start, length in which] or [np.zeros(0, int)])
+
 
 UPDATES = 256
 """Updates of one call of the program."""

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from pcpg.cli.display import answer, envs_table, evaluation_table, loading, print_json, tell, verify_table, visits_table
 from pcpg.cli.flags import Arg, Folder, JsonFlag, Mistake, Part, TrustFlag, parse_parts
-from pcpg.envs.functions import load
+from pcpg.envs.options import load
 from pcpg.runs.disk import check_output
 from pcpg.runs.folder import RunFolder
 from pcpg.runs.verify import DAMAGED, WHOLE, verify

@@ -170,7 +170,7 @@ class ExperimentGroup(Group):
     def execute(self, found: Any, arguments: list[str], program: str, console: Console) -> int:
         if isinstance(found, type):
             return super().execute(found, arguments, program, console)
-        return _load("pcpg_lab.cli.reproduce:run")(found, arguments, program, console)
+        return _load("pcpg_lab.cli:run_claim")(found, arguments, program, console)
 
 
 class TheoryGroup(Group):
@@ -197,8 +197,8 @@ def _load(home: str) -> Any:
 COMMANDS: dict[str, Command] = {
     "train": FreeCommand("pcpg.cli.train:train", "Train on an environment and write a run folder."),
     "exploit": FreeCommand("pcpg.cli.train:exploit", "Train on the cover of a finished run, for any reward."),
-    "sweep": Command("pcpg_lab.cli.sweep:Sweep", "Run many cells, locally or on a cluster; `sweep status DIR`."),
-    "tune": Command("pcpg_lab.cli.sweep:Tune", "Find good settings with Optuna; each trial is a cell."),
+    "sweep": Command("pcpg_lab.cli:Sweep", "Run many cells, locally or on a cluster; `sweep status DIR`."),
+    "tune": Command("pcpg_lab.cli:Tune", "Find good settings with Optuna; each trial is a cell."),
     "resume": Command("pcpg.cli.train:Resume", "Resume an interrupted run, with the same result."),
     "evaluate": Command("pcpg.cli.inspect:Evaluate", "Play fresh episodes with the final policy of each seed."),
     "certify": Command("pcpg_theory.cli.certify:Certify", "Bound a run's gap to the best policy from its data alone."),

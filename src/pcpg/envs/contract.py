@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pcpg.envs.functions import load
+from pcpg.envs.options import load
 from pcpg.envs.protocol import Environment, Step
 from pcpg.envs.spaces import Box, Discrete, Image, MultiDiscrete, Space
 

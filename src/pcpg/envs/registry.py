@@ -16,8 +16,7 @@ from pcpg.envs.adapters.names import (
     is_adapted,
     make_adapted,
 )
-from pcpg.envs.functions import load
-from pcpg.envs.options import InvalidOption, Option, check_options, options_of
+from pcpg.envs.options import InvalidOption, Option, check_options, load, options_of
 from pcpg.envs.protocol import Environment
 
 Constructor = Callable[..., Environment]

@@ -6,14 +6,13 @@ from collections.abc import Callable, Collection
 import numpy as np
 
 from pcpg.config import nearest
-from pcpg.envs.functions import load
-from pcpg.envs.options import InvalidOption
+from pcpg.envs.options import InvalidOption, load
 from pcpg.envs.protocol import Environment
 from pcpg.features.base import FeatureMap, is_own_features, own_features
 
 # A new feature map is a file and a line here.
 HOMES = {
-    "identity": "pcpg.features.identity:identity",
+    "identity": "pcpg.features.base:identity",
     "one-hot": "pcpg.features.tabular:one_hot",
     "aggregation": "pcpg.features.tabular:aggregation",
     "fourier": "pcpg.features.fourier:fourier",

@@ -19,8 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pcpg.envs.functions import Functions
-from pcpg.envs.options import InvalidOption
+from pcpg.envs.options import Functions, InvalidOption
 from pcpg.envs.spaces import Box, Cells, Discrete, Image, MultiDiscrete, Space
 from pcpg.policies.distributions import num_outputs
 from pcpg.policies.normaliser import Normaliser, init_normaliser

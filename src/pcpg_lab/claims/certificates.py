@@ -27,7 +27,7 @@ from pcpg_lab.claims.records import (
     write_record,
     write_results,
 )
-from pcpg_lab.cli.reproduce import say_stopped, show
+from pcpg_lab.cli import say_stopped, show
 from pcpg_lab.sweeps.crew import DONE, Boss, Job, Outcome, Task, map_tasks
 from pcpg_lab.sweeps.local import engine_for_calls
 from pcpg_theory import certificate

@@ -18,7 +18,7 @@ from pcpg.envs.adapters.names import LOCAL, check_place
 from pcpg.runs.disk import read_file
 from pcpg.runs.documents import read_object
 from pcpg_lab.claims.records import Record, Scale, origin, write_json, write_record, write_results
-from pcpg_lab.cli.reproduce import say_stopped, show
+from pcpg_lab.cli import say_stopped, show
 from pcpg_lab.sweeps.crew import DONE, Boss, Job, Outcome, Task, map_tasks
 from pcpg_lab.sweeps.local import engine_for_calls
 from pcpg_lab.table1 import measures

@@ -4,18 +4,16 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from pcpg_theory.learners.curiosity import Curious
 from pcpg_theory.learners.homer import HOMER
 from pcpg_theory.learners.kwik import KWIK
 from pcpg_theory.learners.layout import EpisodicLearner, Layout, Streams
-from pcpg_theory.learners.linear import LSVIUCB
+from pcpg_theory.learners.linear import LSVIUCB, RewardFreeLSVI
 from pcpg_theory.learners.model_based import E3, UCBVI, UCRL2, RMax
 from pcpg_theory.learners.optimistic_policy import OPPO, POMD
 from pcpg_theory.learners.pcpg import PCPG, theorem_settings
 from pcpg_theory.learners.policy_optimisation import CPI, MDMPI, NPG, PSDP, Reinforce
 from pcpg_theory.learners.q_learning import UCBQ, AggregatedQ, DelayedQ, EpsilonGreedyQ
-from pcpg_theory.learners.rf_express import RFExpress
-from pcpg_theory.learners.rf_lsvi import RewardFreeLSVI
+from pcpg_theory.learners.reward_free import Curious, RFExpress
 from pcpg_theory.learners.thompson import PSRL, RLSVI, OptimisticPSRL
 
 POLYNOMIAL = (

@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pcpg.envs.adapters.from_module import Copies, accepts, arguments, check_arguments, maker_in, sources
-from pcpg.envs.functions import Functions, load
-from pcpg.envs.options import InvalidOption
+from pcpg.envs.options import Functions, InvalidOption, load
 from pcpg.envs.protocol import Environment
 
 if TYPE_CHECKING:

@@ -1,4 +1,6 @@
-"""`pcpg sweep`: many cells on an engine, with one display of the whole; `pcpg sweep status DIR`."""
+"""`pcpg sweep`: many cells on an engine, with one display of the whole; `pcpg sweep status DIR`.
+`pcpg reproduce NAME`: a claim of the paper from one command, cell by cell, none of them twice.
+"""
 
 import contextlib
 import dataclasses
@@ -12,15 +14,17 @@ from typing import Annotated, Any
 
 from rich.console import Console
 from rich.live import Live
+from rich.markdown import Markdown
 from rich.markup import escape
 from rich.table import Table
 
 from pcpg.cli.display import FAILED, STOPPED, answer, loading, print_json
-from pcpg.cli.flags import Arg, JsonFlag, Mistake, OnFlag, StorageFlag
-from pcpg.training.display import QUIET_SECONDS, clock_time, duration, printable, say
+from pcpg.cli.flags import Arg, JsonFlag, Mistake, OnFlag, Part, StorageFlag, parse_parts
+from pcpg.training.display import QUIET_SECONDS, Display, clock_time, duration, printable, say
 from pcpg.training.interrupt import stop_on_interrupt
 
 if typing.TYPE_CHECKING:
+    from pcpg_lab.claims.harness import Claim
     from pcpg_lab.sweeps.crew import Engine
     from pcpg_lab.sweeps.plan import Plan
     from pcpg_lab.sweeps.status import Status
@@ -240,3 +244,48 @@ def trials_table(trials: list[dict[str, Any]]) -> Table:
 
 def _short(value: Any) -> str:
     return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+# Claims.
+
+
+@dataclasses.dataclass(frozen=True)
+class Shared:
+    """Where the cells run, and what is printed."""
+
+    on: OnFlag = ""
+    """Where to train cells in parallel; by default one after another in this process."""
+    json: JsonFlag = False
+
+
+def run_claim(claim: "Claim[Any]", arguments: list[str], program: str, console: Console) -> int:
+    """Run a claim with its progress on the console and show its table; the exit code."""
+    from pcpg_lab.claims.harness import reproduce
+    from pcpg_lab.sweeps.local import engine_of
+
+    flags, shared = parse_parts([Part(claim.flags), Part(Shared, title="for every claim")], arguments, program)
+
+    def notice(text: str) -> None:
+        say(console, text)
+
+    def engine(out: Path) -> "Engine":
+        return engine_of(shared.on, out)
+
+    results = reproduce(claim, flags, lambda name: Display(console, name), notice, engine if shared.on else None)
+    if results is None:
+        return say_stopped(console)
+    return show(console, *results, shared.json)
+
+
+def say_stopped(console: Console) -> int:
+    """Say that the command resumes; the exit code."""
+    say(console, "stopped; run the same command again to resume")
+    return STOPPED
+
+
+def show(console: Console, summary: Mapping[str, Any], table: str, out: Path, as_json: bool) -> int:
+    """Show the results of a claim; the exit code."""
+    console.print(Markdown(table))
+    say(console, f"written to {out}")
+    print_json(summary, as_json)
+    return 0
