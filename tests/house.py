@@ -28,7 +28,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "policies": GROUND,
     "cover": GROUND,
     "config": set(),
-    "state": set(),
+    "state": {"config"},
     "budget": {"config", "state"},
     "engine": ROOMS,
     "learners": ROOMS,
@@ -38,7 +38,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "algorithm1": set(),
     "algorithms": ROOMS,
     "algos": PROTOCOL,
-    "runs": {"machine"},
+    "runs": {"machine", "config"},
     "trees": {"runs"},  # its errors
     "presets": PROTOCOL | {"algos"},  # settings for the paper's environments
     "run_config": TRAINING,
@@ -51,7 +51,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "callbacks": TRAINING | {"policy"},
     "api": TRAINING | {"run", "policy", "elsewhere", "new_run"},
     "pcpg": TRAINING | {"run", "callbacks", "api", "elsewhere", "reports"},  # the public names
-    "reports": {"runs", "algorithms", "state", "envs"},
+    "reports": {"config", "runs", "algorithms", "state", "envs"},
     "play": GROUND | {"runs", "run", "api", "training"},
     "hub": TRAINING | {"policy", "reports", "run"},
     "theory": set(),  # the lazy alias of pcpg_theory

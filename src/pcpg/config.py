@@ -18,6 +18,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+Json = dict[str, Any]
+"""A JSON object, such as the config of a run, a report, or a summary."""
+
 
 class ConfigError(ValueError):
     """An invalid configuration; the message names the value and what was expected."""

@@ -9,9 +9,9 @@ no environment but the library's own.
 
 import hashlib
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from pcpg.config import ConfigError
+from pcpg.config import ConfigError, Json
 from pcpg.envs.options import load as at_home
 from pcpg.envs.protocol import Environment
 from pcpg.envs.recorded import describe, recorded
@@ -36,7 +36,7 @@ class Model(NamedTuple):
     """What a folder for a hub holds."""
 
     policies: list[Policy]  # the final one of each seed
-    config: dict[str, Any]  # every setting of the run
+    config: Json  # every setting of the run
     returns: list[float | None]  # the mean return of each seed at the end
 
     @property
@@ -97,7 +97,7 @@ def load(folder: str | Path) -> Model:
     return Model([Policy(network, env) for network in networks], config, returns)
 
 
-def _environment(about: dict[str, Any]) -> Environment:
+def _environment(about: Json) -> Environment:
     """The library's own environment by its options, or what is recorded of another."""
     config = about["config"]
     own = not at_home("pcpg.envs.adapters.names:is_adapted")(config["env"])

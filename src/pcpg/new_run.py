@@ -5,7 +5,7 @@ from typing import Any
 
 from pcpg.algorithms import ALGORITHMS, DEFAULT
 from pcpg.budget import Limits, read_steps, read_time
-from pcpg.config import ConfigError, check_choice, from_plain
+from pcpg.config import ConfigError, Json, check_choice, from_plain
 from pcpg.elsewhere import POLICIES, refuse_elsewhere
 from pcpg.envs.adapters.names import register_function
 from pcpg.envs.registry import declared_options, known_as
@@ -20,11 +20,11 @@ def new_config(
     algo: str,
     limits: Limits,
     features: str | Phi,
-    feature_options: dict[str, Any],
+    feature_options: Json,
     network: Network | None,
-    config: Mapping[str, Any] | None,
-    env_options: Mapping[str, Any],
-    rest: Mapping[str, Any],
+    config: Mapping[str, object] | None,
+    env_options: Mapping[str, object],
+    rest: Mapping[str, object],
     keywords: Sequence[str],
 ) -> RunConfig:
     """The configuration of a new run; where only the environment was named, a look may choose it."""
@@ -40,7 +40,7 @@ def new_config(
     else:
         env_id = register_function(env)
     refuse_elsewhere("train", env_options, keywords, declared_options(env_id))
-    chosen: dict[str, Any] = {"algo": DEFAULT if algo == "auto" else algo}
+    chosen: Json = {"algo": DEFAULT if algo == "auto" else algo}
     if algo == "auto" and not config and network is None and features == "auto":
         chosen = chosen_by_a_look(env_id, env_options, limits, rest["seed"])
     name = chosen["algo"]

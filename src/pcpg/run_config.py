@@ -13,7 +13,7 @@ from pcpg.algos.auto import LOOK_SHARE, STEPS, chosen_line, look_and_choose
 from pcpg.algos.look import lines
 from pcpg.bonuses.protocol import upgraded
 from pcpg.budget import NO_LIMITS, Limits
-from pcpg.config import ConfigError, check_choice, check_type, entries_of, from_plain
+from pcpg.config import ConfigError, Json, check_choice, check_type, entries_of, from_plain
 from pcpg.engine.time_limit import limited
 from pcpg.envs.adapters.names import is_on_host
 from pcpg.envs.protocol import Environment
@@ -113,7 +113,7 @@ class RunConfig:
         build = _make_features if can_be_kept else _make_features.__wrapped__
         return build(self.features, env, self.feature_seed, options)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """The configuration as JSON values."""
         data = dataclasses.asdict(self)
         if self.limits == NO_LIMITS:
@@ -126,7 +126,7 @@ class RunConfig:
         return data
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any], env: Environment | None = None) -> "RunConfig":
+    def from_json(cls, data: Json, env: Environment | None = None) -> "RunConfig":
         """The configuration from JSON values; an error names any unknown name or wrong type.
 
         With `env`, the environment of an existing run, nothing is created and no features are drawn.
@@ -184,7 +184,7 @@ MOST_LOOKED_AT = 250_000
 """Limits on observation entries and actions for a look: beyond them its data would not fit."""
 
 
-def chosen_by_a_look(env: str, env_options: Mapping[str, object], limits: Limits, seed: int = 0) -> dict[str, Any]:
+def chosen_by_a_look(env: str, env_options: Mapping[str, object], limits: Limits, seed: int = 0) -> Json:
     """The entries of a configuration for which a look decides, where the environment is all that was named.
 
     Compiled environments and those with a preset get no look and use `pcpg`.
@@ -209,7 +209,7 @@ def chosen_by_a_look(env: str, env_options: Mapping[str, object], limits: Limits
     }
 
 
-def feature_defaults(features: str) -> dict[str, Any]:
+def feature_defaults(features: str) -> Json:
     """The options of a feature map that have a default, with it."""
     if is_own_features(features):
         return {}

@@ -5,6 +5,8 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
+from pcpg.config import Json
+
 EXPLORE, EXPLOIT, DONE = 0, 1, 2
 PHASES = ("explore", "exploit", "done")
 
@@ -80,7 +82,7 @@ class SeedState(NamedTuple, Generic[Own]):
 class Report(NamedTuple):
     """The report of one round of one seed."""
 
-    metrics: dict[str, Any]  # reproducible
+    metrics: Json  # reproducible
     part: object = None  # arrays written once and never again: a member of the cover, a batch of transitions
 
 

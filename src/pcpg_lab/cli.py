@@ -8,7 +8,7 @@ import functools
 import os
 import time
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,6 +20,7 @@ from rich.table import Table
 
 from pcpg.cli.display import FAILED, STOPPED, answer, loading, print_json
 from pcpg.cli.flags import Arg, JsonFlag, Mistake, OnFlag, Part, StorageFlag, parse_parts
+from pcpg.config import Json
 from pcpg.training.display import QUIET_SECONDS, Display, clock_time, duration, printable, say
 from pcpg.training.interrupt import stop_on_interrupt
 
@@ -162,7 +163,7 @@ def _line(status: "Status") -> str:
     return status.line() + (f"; about {duration(left)} left" if left is not None and not is_over else "")
 
 
-def groups_table(table: Mapping[str, Any]) -> Table:
+def groups_table(table: Json) -> Table:
     """A row for each group of cells that differ in their seeds alone."""
     shown = Table("environment", "algorithm", "settings", "seeds", "final return", "solved")
     for row in table["groups"]:
@@ -231,7 +232,7 @@ class Tune(OnEngine):
         return 0
 
 
-def trials_table(trials: list[dict[str, Any]]) -> Table:
+def trials_table(trials: list[Json]) -> Table:
     """A row for each trial."""
     shown = Table("trial", "settings", "rounds", "value", "state")
     for row in trials:
@@ -283,7 +284,7 @@ def say_stopped(console: Console) -> int:
     return STOPPED
 
 
-def show(console: Console, summary: Mapping[str, Any], table: str, out: Path, as_json: bool) -> int:
+def show(console: Console, summary: Json, table: str, out: Path, as_json: bool) -> int:
     """Show the results of a claim; the exit code."""
     console.print(Markdown(table))
     say(console, f"written to {out}")

@@ -1,11 +1,12 @@
 """Pictures of the theory's examples; matplotlib is imported when one is drawn."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pcpg.config import Json
 from pcpg_theory.mdp import Array
 from pcpg_theory.tabular import TheoryRun
 
@@ -32,7 +33,7 @@ def _save(figure: "Figure", path: Path) -> None:
     figure.savefig(path, dpi=150)
 
 
-def draw_run(rounds: Sequence[Mapping[str, Any]], optimal: float, path: Path) -> None:
+def draw_run(rounds: Sequence[Json], optimal: float, path: Path) -> None:
     """Draw value, escape probability and information gain over the rounds of a run, and save the picture."""
     figure, axes = _figure(3)
     n = [one["n"] + 1 for one in rounds]
@@ -49,7 +50,7 @@ def draw_run(rounds: Sequence[Mapping[str, Any]], optimal: float, path: Path) ->
     _save(figure, path)
 
 
-def draw_tree(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
+def draw_tree(rows: Sequence[Json], path: Path) -> None:
     """Draw, for each set of features, what each method believes R is worth, and what its policy is worth."""
     figure, (left, right) = _figure(2, width=5.6, height=4.0)
     kinds = list(dict.fromkeys(row["features"] for row in rows))
@@ -73,7 +74,7 @@ def draw_tree(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
     _save(figure, path)
 
 
-def draw_aggregation(off: Sequence[Mapping[str, Any]], on: Sequence[Mapping[str, Any]], path: Path) -> None:
+def draw_aggregation(off: Sequence[Json], on: Sequence[Json], path: Path) -> None:
     """Draw the loss against the comparator as the misspecification grows, off its path and on it."""
     figure, axes = _figure(2, width=5.4, height=4.0)
     titles = ("misspecification off the comparator's path", "misspecification on it")

@@ -22,6 +22,7 @@ from pcpg.algos.deep_play import Members, Playing, measured, no_members
 from pcpg.algos.deep_settings import DeepConfig
 from pcpg.algos.on_data import unvisited
 from pcpg.algos.rounds import after_round, check_visits, plain
+from pcpg.config import Json
 from pcpg.data import Draws, Stream
 from pcpg.engine.together import Shared
 from pcpg.learners.novelty import Novelty, no_novelty
@@ -208,7 +209,7 @@ class DeepAgent(Bound[Own]):
         phase = EXPLOIT if task.is_met or own.explorer is None else EXPLORE
         return state._replace(own=own).noted(phase=phase)
 
-    def _judged(self, state: State, seen: Any, players: np.ndarray) -> tuple[State, dict[str, Any]]:
+    def _judged(self, state: State, seen: Any, players: np.ndarray) -> tuple[State, Json]:
         """The state after a round: the best policy, and whether the run is over."""
         own, ledger, sure = state.own, state.ledger, players == SURE
         was_confirming = bool(own.confirms)

@@ -12,6 +12,7 @@ import numpy as np
 from pcpg.algorithms import World
 from pcpg.algos.deep_settings import DeepConfig
 from pcpg.algos.look import BY_ACTION, MANY, by_action
+from pcpg.config import Json
 from pcpg.data import Draws, Stream
 from pcpg.engine.program import Program
 from pcpg.engine.together import Shared
@@ -199,12 +200,12 @@ class Learning:
 
     # A round.
 
-    async def round(self, state: SeedState[Any], task: Task, steps: float) -> tuple[SeedState[Any], dict[str, Any]]:
+    async def round(self, state: SeedState[Any], task: Task, steps: float) -> tuple[SeedState[Any], Json]:
         """All updates for so many new steps."""
         own, learn, explore = state.own, self.config.learn, self.config.explore
         own = self._scaled(state, task)
         own = own._replace(task=_due(own.task, learn.updates * steps * (task.is_met or own.explorer is None)))
-        metrics: dict[str, Any] = {"met": int(own.met), "met_at": int(own.met_at)}
+        metrics: Json = {"met": int(own.met), "met_at": int(own.met_at)}
         state = state._replace(own=own)
         if own.explorer is not None:
             own = own._replace(explorer=_due(own.explorer, explore.updates * steps))
@@ -240,7 +241,7 @@ class Learning:
         inverse = np.where(deviation > 1e-6, 1 / np.maximum(deviation, 1e-6), 1.0)
         return Scale(seen.mean(axis=0).astype(np.float32), inverse.astype(np.float32))
 
-    async def _task(self, state: SeedState[Any], task: Task) -> tuple[OfAgent, dict[str, Any]]:
+    async def _task(self, state: SeedState[Any], task: Task) -> tuple[OfAgent, Json]:
         """The task policy's updates: the reward alone, n-step targets, partly the best episodes."""
         own, kept, learn = state.own, state.own.data, self.config.learn
         rng, n, gamma = (
@@ -267,7 +268,7 @@ class Learning:
         agent, found = await self._updated(state, own.task, draw, rates)
         return agent, {f"train/{name}": value for name, value in found.items()}
 
-    async def _explorer(self, state: SeedState[Any], task: Task) -> tuple[OfAgent, dict[str, Any]]:
+    async def _explorer(self, state: SeedState[Any], task: Task) -> tuple[OfAgent, Json]:
         """The explorer's updates: the bonus of all data so far plus the reward."""
         own, kept, explore = state.own, state.own.data, self.config.explore
         rng, batch = Draws(state.seed, state.round).of(Stream.LEARN), self.config.learn.batch

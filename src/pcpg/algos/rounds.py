@@ -1,24 +1,22 @@
 """The end of a round of any algorithm: the updated ledger, common metrics, and checks."""
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 
 from pcpg.algorithm1 import Explored
+from pcpg.config import Json
 from pcpg.engine.play import Visits
 from pcpg.envs.protocol import Environment
 from pcpg.state import PHASES, NonFinite, Own, SeedState
 
 
-def after_round(env: Environment, state: SeedState[Own], done: Explored) -> tuple[SeedState[Own], dict[str, Any]]:
+def after_round(env: Environment, state: SeedState[Own], done: Explored) -> tuple[SeedState[Own], Json]:
     """The state with the round counted and its best policy kept, and the metrics that every round has."""
     visits, output, ledger = done.seen, done.improved, state.ledger
     reachable = env.reachable_cells(env.instance(state.seed))  # the grid cells of which `coverage` is a share
     mean_return = float(np.mean(visits.returns, dtype=np.float64))
     env_steps = ledger.env_steps + int(visits.env_steps) + (0 if output is None else int(output.env_steps))
     seen = ledger.seen | (np.asarray(visits.cells) > 0)
-    metrics: dict[str, Any] = {
+    metrics: Json = {
         "seed": state.seed,
         "round": state.round,
         "phase": PHASES[state.phase],
@@ -42,9 +40,9 @@ def after_round(env: Environment, state: SeedState[Own], done: Explored) -> tupl
     return state, metrics
 
 
-def plain(metrics: Mapping[str, Any]) -> dict[str, Any]:
+def plain(metrics: Json) -> Json:
     """Metrics as JSON values; a mean over nothing (no episode of that kind) is None."""
-    out: dict[str, Any] = {}
+    out: Json = {}
     for name, value in metrics.items():
         value = value if isinstance(value, str | int) else float(value)
         out[name] = None if isinstance(value, float) and not np.isfinite(value) else value

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import NoneType
 from typing import Annotated, Any, Literal, NamedTuple
 
-from pcpg.config import alternatives, entries_of, from_plain, item_kinds, meant, read_words, value_in
+from pcpg.config import Json, alternatives, entries_of, from_plain, item_kinds, meant, read_words, value_in
 from pcpg.elsewhere import flag_elsewhere
 
 HELP = ("-h", "--help")
@@ -142,9 +142,9 @@ def parse_parts(parts: Sequence[Part], arguments: Sequence[str], program: str, a
     return made
 
 
-def nested(values: Mapping[str, object]) -> dict[str, Any]:
+def nested(values: Mapping[str, object]) -> Json:
     """A mapping of dotted names as nested mappings."""
-    whole: dict[str, Any] = {}
+    whole: Json = {}
     for path, value in values.items():
         *parts, last = path.split(".")
         place = whole

@@ -10,7 +10,7 @@ import tomllib
 import typing
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 from pcpg.cli.flags import (
     HELP,
@@ -29,7 +29,7 @@ from pcpg.cli.flags import (
     open_options,
     parse_parts,
 )
-from pcpg.config import entries_of, from_plain
+from pcpg.config import Json, entries_of, from_plain
 from pcpg.runs.disk import read_file
 from pcpg.runs.errors import DamagedFile
 
@@ -270,7 +270,7 @@ def _limits(given: Mapping[str, object], flags: TrainFlags) -> "Limits":
     return dataclasses.replace(in_file, **{name: value for name, value in flagged.items() if value})
 
 
-def _chosen(given: Mapping[str, Any]) -> dict[str, Any]:
+def _chosen(given: Json) -> Json:
     """The algorithm and settings chosen by a look at the environment."""
     from pcpg.budget import Limits
     from pcpg.run_config import chosen_by_a_look
@@ -306,7 +306,7 @@ def _environment_first(words: list[str]) -> list[str]:
     return words
 
 
-def _read_config(path: Path) -> dict[str, Any]:
+def _read_config(path: Path) -> Json:
     """A configuration file: a JSON object, the config.json of a run, or a TOML file with the same entries."""
     read, form = (tomllib.loads, "TOML") if path.suffix == ".toml" else (json.loads, "JSON")
     try:

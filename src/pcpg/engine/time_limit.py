@@ -11,10 +11,11 @@ It depends on environment and options alone, so it is the same for every command
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from pcpg.config import Json
 from pcpg.envs.host import HostEnvironment, check_step, guarded
 from pcpg.envs.options import NoTimeLimit
 from pcpg.envs.protocol import Environment
@@ -45,12 +46,12 @@ class Limited(NamedTuple):
     """An environment with a time limit."""
 
     env: Environment
-    options: dict[str, Any]
+    options: Json
     env_steps: int = 0  # that it took to find the limit
     said: tuple[str, ...] = ()
 
 
-def limited(name: str, options: Mapping[str, Any]) -> Limited:
+def limited(name: str, options: Mapping[str, object]) -> Limited:
     """The environment with these options, and with a time limit where it declares none."""
     try:
         return Limited(make(name, **options), dict(options))

@@ -13,6 +13,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from pcpg.config import Json
 from pcpg.envs.host import HostEnvironment, Players
 from pcpg.envs.protocol import CellGrid, Environment, Step
 from pcpg.envs.spaces import Box, Cells, Discrete, Image, MultiDiscrete, Space
@@ -74,10 +75,10 @@ class Facts:
     cells: CellGrid | None
     reachable: Mapping[str, str]
     notices: tuple[str, ...]
-    spaces: Mapping[str, Any] | None
+    spaces: Json | None
 
 
-def _facts(name: str, content: Mapping[str, Any]) -> Facts:
+def _facts(name: str, content: Json) -> Facts:
     cells = content["cells"]
     grid = None if cells is None else CellGrid(*(tuple(str(label) for label in part) for part in cells))
     if grid is not None and grid.size > 10_000_000:
@@ -175,7 +176,7 @@ class RecordedHost(Recorded, HostEnvironment):
     """One that is stepped on the host: it encodes and decodes."""
 
     @property
-    def declared_spaces(self) -> dict[str, Any]:
+    def declared_spaces(self) -> Json:
         from pcpg.envs.adapters.spaces import space_of_json
 
         if self.facts.spaces is None:
@@ -197,7 +198,7 @@ def _host_spaces(env: HostEnvironment) -> dict[str, object]:
     return {key: space_to_json(space) for key, space in env.declared_spaces.items()}
 
 
-def _space_to_json(space: Space) -> dict[str, Any]:
+def _space_to_json(space: Space) -> Json:
     fields = dataclasses.asdict(space)
     for bound in ("low", "high"):
         if bound in fields:
@@ -205,7 +206,7 @@ def _space_to_json(space: Space) -> dict[str, Any]:
     return {"kind": type(space).__name__} | fields
 
 
-def _space_of_json(content: Mapping[str, Any]) -> Space:
+def _space_of_json(content: Json) -> Space:
     fields = {name: value for name, value in content.items() if name != "kind"}
     for name, value in fields.items():
         if name in ("shape", "sizes"):

@@ -1,9 +1,8 @@
 """The settings of PPO."""
 
 import dataclasses
-from typing import Any
 
-from pcpg.config import positive, within
+from pcpg.config import Json, positive, within
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,7 +58,7 @@ class PPOConfig:
             raise ValueError(f"hidden must name a layer or more, each of at least 1 unit, got {self.hidden}")
 
     @property
-    def network(self) -> dict[str, Any]:
+    def network(self) -> Json:
         """What the shape of a policy depends on, as `init_actor_critic` takes it."""
         names = ("hidden", "shared_body", "normalise_observations", "normalise_rewards", "cell_code", "body")
         return {name: getattr(self, name) for name in names}

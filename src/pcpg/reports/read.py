@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from pcpg.algorithms import ALGORITHMS, Arrays, Shown, label
+from pcpg.config import Json
 from pcpg.envs.adapters.names import OURS, is_adapted, is_on_host, outside_module
 from pcpg.envs.protocol import Environment
 from pcpg.envs.recorded import recorded
@@ -20,7 +21,7 @@ from pcpg.runs.folder import ENVIRONMENT, MADE_HERE, RunFolder
 from pcpg.runs.metrics import read_whole_metrics, spent
 from pcpg.state import of_seed
 
-Record = dict[str, Any]
+Record = Json
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,10 +29,10 @@ class RunData:
     """The data of a run for the report."""
 
     path: Path
-    config: dict[str, Any]
+    config: Json
     versions: dict[str, str]
     device: str | None
-    summary: dict[str, Any] | None  # of a finished run
+    summary: Json | None  # of a finished run
     records: dict[int, list[Record]]  # by seed
     timings: list[Record]
     covers: dict[int, Shown]  # by seed
@@ -74,7 +75,7 @@ class RunData:
         return any(record.get("phase") == "explore" for records in self.records.values() for record in records)
 
     @property
-    def explore(self) -> dict[str, Any]:
+    def explore(self) -> Json:
         """The settings of exploration; empty where the algorithm has none."""
         found = self.config["agent"].get("explore")
         return found if isinstance(found, dict) else {}
@@ -217,7 +218,7 @@ def _described(folder: RunFolder, notes: list[str]) -> dict[str, object] | None:
         return None
 
 
-def _summary(folder: RunFolder, notes: list[str]) -> dict[str, Any] | None:
+def _summary(folder: RunFolder, notes: list[str]) -> Json | None:
     if not folder.is_finished:
         notes.append(
             f"The run is not finished; these are its results so far. Continue it with `pcpg resume {folder.path}`."
@@ -301,7 +302,7 @@ def _covers(
     return covers
 
 
-def settings_of(config: Mapping[str, Any]) -> type | None:
+def settings_of(config: Json) -> type | None:
     """The settings class of a run's algorithm; None for one that is not in the table."""
     row = ALGORITHMS.get(config["algo"])
     return None if row is None else row.settings
@@ -331,7 +332,7 @@ def cover_of(
         return cover
 
 
-def known_env(config: Mapping[str, Any], described: Mapping[str, object] | None) -> Environment | None:
+def known_env(config: Json, described: Mapping[str, object] | None) -> Environment | None:
     """The environment of a run without making an outside one: ours by its options, others as the folder has them."""
     try:
         if is_adapted(config["env"]):

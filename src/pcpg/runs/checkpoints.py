@@ -7,10 +7,11 @@ import os
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from pcpg.config import Json
 from pcpg.runs.arrays import encode_arrays, read_arrays
 from pcpg.runs.disk import make_folder, read_file, remove_leftovers, sync_folder, temporary_name, write_file, writing
 from pcpg.runs.documents import plain, read_json, write_json
@@ -33,7 +34,7 @@ class Checkpoint:
 
     step: int
     arrays: dict[str, np.ndarray]
-    state: dict[str, Any]
+    state: Json
     versions: dict[str, str]
     skipped: tuple[Skipped, ...] = ()
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from pcpg.config import Json
 from pcpg.runs.disk import read_file, write_file
 from pcpg.runs.errors import BadValue, DamagedFile, OtherVersion
 
@@ -27,7 +28,7 @@ MOST_NESTED = 64
 class Document(NamedTuple):
     """What a JSON file holds, and the versions that wrote it."""
 
-    content: dict[str, Any]
+    content: Json
     versions: dict[str, str]
     sealed: bool = False  # whether the folder has a manifest
 
@@ -67,7 +68,7 @@ def read_document(path: Path, data: bytes) -> Document:
     return Document(content, versions, bool(document.get("sealed")))
 
 
-def read_object(path: Path, most: int | None = None) -> dict[str, Any]:
+def read_object(path: Path, most: int | None = None) -> Json:
     """The JSON object in a file without a seal; `DamagedFile` where there is none."""
     try:
         return parse_object(read_file(path, most))
@@ -100,7 +101,7 @@ def plain(value: object, where: str) -> Any:
     )
 
 
-def parse_object(data: bytes) -> dict[str, Any]:
+def parse_object(data: bytes) -> Json:
     """The JSON object in `data`, or `ValueError`: anything else, NaN and infinity included."""
     try:
         value = json.loads(data.decode("ascii"), parse_constant=_refuse_constant, parse_float=_finite, parse_int=_whole)
@@ -150,7 +151,7 @@ def _whole(text: str) -> int:
     return int(text)
 
 
-def _refuse_nested(value: dict[str, Any]) -> None:
+def _refuse_nested(value: Json) -> None:
     """Raise where nothing but the limit of Python's stack would end a walk through it."""
     level: list[Any] = [value]
     for _ in range(MOST_NESTED):
@@ -179,7 +180,7 @@ SEEDS |= {"final_return": NUMBER, "best_return": NUMBER}
 """Entries of a summary that have a value for each seed, by the types of the values."""
 
 
-def check_summary(path: Path, summary: dict[str, Any], seeds: int) -> dict[str, Any]:
+def check_summary(path: Path, summary: Json, seeds: int) -> Json:
     """A summary whose entries, as far as it has them, are those of so many seeds; `DamagedFile` for any other."""
     for name, kinds in SEEDS.items():
         found = summary.get(name, [])
@@ -192,7 +193,7 @@ def check_summary(path: Path, summary: dict[str, Any], seeds: int) -> dict[str, 
     return summary
 
 
-def check_state(path: Path, state: dict[str, Any]) -> None:
+def check_state(path: Path, state: Json) -> None:
     """Raise `DamagedFile` unless a checkpoint says what it belongs to in the way that checkpoints do."""
     if not is_list_of(state.get("members", []), str):
         raise DamagedFile(path, "it does not list the members of the cover")
@@ -212,7 +213,7 @@ def is_list_of(value: Any, *kinds: type) -> bool:
     return isinstance(value, list) and all(type(one) in kinds for one in value)
 
 
-def _check_failed(path: Path, content: dict[str, Any]) -> None:
+def _check_failed(path: Path, content: Json) -> None:
     failed = content.get("failed", {})
     if not isinstance(failed, dict) or not all(seed.isdecimal() and type(why) is str for seed, why in failed.items()):
         raise DamagedFile(path, f"failed must map each failed seed to a reason, got {failed!r:.60}")

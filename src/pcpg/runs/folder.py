@@ -5,10 +5,10 @@ import dataclasses
 import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from pcpg.config import Json
 from pcpg.runs import checkpoints as saved
 from pcpg.runs import disk
 from pcpg.runs.arrays import encode_arrays, read_arrays, write_arrays
@@ -52,7 +52,7 @@ class RunFolder:
     """A run on disk: where it is, its config, the versions that started it, and what ties its files together."""
 
     path: Path  # absolute: an environment may change the current folder
-    config: dict[str, Any]
+    config: Json
     versions: dict[str, str]
     manifest: Manifest | None = None  # None: of an older version, or `damage` says what is wrong with it
     damage: DamagedFile | None = None
@@ -169,7 +169,7 @@ class RunFolder:
         """Write the summary, and with it mark the run as finished."""
         self.write_json(SUMMARY, summary)
 
-    def read_summary(self) -> dict[str, Any]:
+    def read_summary(self) -> Json:
         """The summary of a finished run."""
         if not self.is_finished:
             raise NotARun(f"{self.path} is not finished (no {SUMMARY}): run `pcpg resume {self.path}`")
@@ -183,7 +183,7 @@ class RunFolder:
         """Write `content` to the file `name` of the folder, whole or not at all."""
         write_json(self.path / name, content)
 
-    def read_json(self, name: str) -> dict[str, Any]:
+    def read_json(self, name: str) -> Json:
         """The content that `write_json` wrote to the file `name`; where the manifest knows it, that file alone."""
         path, seal = self.path / name, self.seal(name)
         return read_document(path, read_file(path) if seal is None else check_seal(path, seal)).content
@@ -289,7 +289,7 @@ class RunFolder:
         disk.sync_folder(self.cover)
 
 
-def _check_config(path: Path, config: Mapping[str, Any]) -> None:
+def _check_config(path: Path, config: Json) -> None:
     """Raise unless a config has what everybody asks of it, each of its kind."""
     wrong = [name for name, kind in ENTRIES.items() if name in config and type(config[name]) is not kind]
     if wrong:
@@ -329,7 +329,7 @@ def _why_taken(path: Path, config: Mapping[str, object]) -> str:
     return f"{path} holds an unfinished run of this config: run `pcpg resume {path}`, or choose another --out"
 
 
-def differences(there: Mapping[str, Any], here: Mapping[str, object]) -> str:
+def differences(there: Json, here: Mapping[str, object]) -> str:
     """The settings in which two configs differ, the first eight in words; empty where none does."""
     old, new = dict(_flat(there)), dict(_flat(here))
     names = sorted(name for name in old.keys() | new.keys() if old.get(name) != new.get(name))

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from pcpg.config import Json
 from pcpg.runs.disk import exists
 from pcpg.runs.errors import BadValue, DamagedFile, MissingExtra
 from pcpg.runs.folder import RunFolder
@@ -51,7 +52,7 @@ class _Speed:
     def __init__(self) -> None:
         self.last: dict[int, tuple[int, float]] = {}
 
-    def of(self, record: Mapping[str, Any]) -> dict[str, float]:
+    def of(self, record: Json) -> dict[str, float]:
         now, before = time.perf_counter(), self.last.get(record["seed"])
         self.last[record["seed"]] = (record["env_steps"], now)
         return {} if before is None else {"charts/SPS": (record["env_steps"] - before[0]) / max(now - before[1], 1e-9)}
@@ -66,11 +67,11 @@ class _Dashboard:
         for record in read_metrics(folder.metrics) if exists(folder.metrics) else []:
             self.send(record, named(record))
 
-    def write(self, record: Mapping[str, Any]) -> None:
+    def write(self, record: Json) -> None:
         """Log one report."""
         self.send(record, named(record) | self.speed.of(record))
 
-    def send(self, record: Mapping[str, Any], values: Mapping[str, float]) -> None:
+    def send(self, record: Json, values: Mapping[str, float]) -> None:
         """Log the values of a report."""
         raise NotImplementedError
 
@@ -85,7 +86,7 @@ class TensorBoard(_Dashboard):
             old.unlink()
         self.catch_up(folder)
 
-    def send(self, record: Mapping[str, Any], values: Mapping[str, float]) -> None:
+    def send(self, record: Json, values: Mapping[str, float]) -> None:
         """Append the values to the file of their seed."""
         seed = record["seed"]
         if seed not in self.writers:
@@ -116,7 +117,7 @@ class WeightsAndBiases(_Dashboard):
         first, count = folder.config["seed"], folder.config["seeds"]
         begun = exists(folder.path / self.FILE)
         fresh = {str(seed): {"id": uuid.uuid4().hex[:12], "sent": 0} for seed in range(first, first + count)}
-        self.state: dict[str, dict[str, Any]] = folder.read_json(self.FILE) if begun else fresh
+        self.state: dict[str, Json] = folder.read_json(self.FILE) if begun else fresh
         self.runs: dict[int, Any] = {}
         for seed, state in self.state.items():
             run = wandb.init(
@@ -138,7 +139,7 @@ class WeightsAndBiases(_Dashboard):
         for run in self.runs.values():
             run.finish()
 
-    def send(self, record: Mapping[str, Any], values: Mapping[str, float]) -> None:
+    def send(self, record: Json, values: Mapping[str, float]) -> None:
         """Send the values to the run of their seed, unless an earlier process did."""
         state = self.state[str(record["seed"])]
         if record["step"] <= state["sent"]:
@@ -179,7 +180,7 @@ def opened(wanted: Iterable[str | Logger], folder: RunFolder) -> Iterator[tuple[
         yield tuple(loggers)
 
 
-def _without_paths(config: Mapping[str, Any]) -> dict[str, object]:
+def _without_paths(config: Json) -> dict[str, object]:
     """A config as it may leave the machine: of the folder whose cover is exploited its name, and not where it lies."""
     source = config.get("source") or {}
     return {**config, "source": source | {"run": Path(str(source["run"])).name}} if "run" in source else dict(config)

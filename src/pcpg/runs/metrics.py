@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from pcpg.config import Json
 from pcpg.runs.disk import append, read_file, sync_file, sync_folder, truncate
 from pcpg.runs.documents import parse_object, plain
 from pcpg.runs.errors import BadValue, DamagedFile
@@ -89,7 +90,7 @@ def repaired(path: Path | str) -> str | None:
     return None
 
 
-def read_metrics(path: Path | str) -> list[dict[str, Any]]:
+def read_metrics(path: Path | str) -> list[Json]:
     """The reports in `path`; a last line that is still being written is left out."""
     path = Path(path)
     return [record for _, record in _whole_lines(path, read_file(path))]
@@ -97,7 +98,7 @@ def read_metrics(path: Path | str) -> list[dict[str, Any]]:
 
 def read_whole_metrics(
     path: Path | str, seal: Seal | None = None, *, finished: bool = False
-) -> tuple[list[dict[str, Any]], DamagedFile | None]:
+) -> tuple[list[Json], DamagedFile | None]:
     """The reports before the first damaged line, and its problem; None if all are intact.
 
     With a seal those of the sealed lines alone: what came after the last checkpoint may still be written again. In a
@@ -115,7 +116,7 @@ def read_whole_metrics(
     return records, None
 
 
-def spent(timings: Sequence[Mapping[str, Any]]) -> tuple[float, float]:
+def spent(timings: Sequence[Json]) -> tuple[float, float]:
     """Seconds of all rounds, and of compilation in all processes that worked on the run; each counts from zero."""
     compiled = [row["compile_seconds"] for row in timings]
     # It only falls where another process took over.
@@ -123,7 +124,7 @@ def spent(timings: Sequence[Mapping[str, Any]]) -> tuple[float, float]:
     return sum(row["seconds"] for row in timings), sum(ends)
 
 
-def _whole_lines(path: Path, data: bytes) -> Iterator[tuple[int, dict[str, Any]]]:
+def _whole_lines(path: Path, data: bytes) -> Iterator[tuple[int, Json]]:
     """Each report with the position after its line."""
     end, last = 0, 0
     for number, line in enumerate(data.split(b"\n")[:-1], start=1):

@@ -10,15 +10,17 @@ import select
 import sys
 import time
 import typing
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
+
+from pcpg.config import Json
 
 if typing.TYPE_CHECKING:
     from pcpg.algorithms import Cost
@@ -177,7 +179,7 @@ class Display:
         return Group(top, numbers, Text.assemble(clock, ", ", state))
 
 
-def title_of(config: Mapping[str, Any]) -> str:
+def title_of(config: Json) -> str:
     """A short title of a run."""
     first, last = config["seed"], config["seed"] + config["seeds"] - 1
     seeds = f"seed {first}" if first == last else f"seeds {first} to {last}"
@@ -225,7 +227,7 @@ def summary_line(progress: "Progress", left: str, reward: str = "") -> str:
     return "; ".join(part for part in (round_text(progress), numbers, reward, left) if part)
 
 
-def _span(records: Iterable[Mapping[str, Any]], name: str, form: str) -> str:
+def _span(records: Iterable[Json], name: str, form: str) -> str:
     """Lowest to highest over the seeds."""
     values = [record[name] for record in records if record.get(name) is not None]
     if not values:

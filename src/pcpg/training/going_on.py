@@ -2,12 +2,11 @@
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
 from pcpg.budget import Limits, read_steps, read_time
-from pcpg.config import ConfigError
+from pcpg.config import ConfigError, Json
 from pcpg.envs.protocol import Environment
 from pcpg.run_config import RunConfig
 from pcpg.runs import checkpoints
@@ -23,7 +22,7 @@ from pcpg.training.trust import environment_of
 from pcpg.trees import flatten
 
 
-def summary_so_far(folder: RunFolder, config: RunConfig, notice: Notice = lambda text: None) -> dict[str, Any]:
+def summary_so_far(folder: RunFolder, config: RunConfig, notice: Notice = lambda text: None) -> Json:
     """The summary of a run: that of its end, or as of its last checkpoint, with the phase of each seed."""
     if folder.is_finished:
         return folder.read_summary()
@@ -43,7 +42,7 @@ def summary_of(
     policies: list[int],
     where: Mapping[str, list[str]],
     failed: Mapping[int, str],
-) -> dict[str, Any]:
+) -> Json:
     """The summary of some seeds, with a word for each of where it stands; one that failed has no return."""
 
     def reached(value: np.ndarray, seed: int) -> float | None:
@@ -131,7 +130,7 @@ def _limits(
     return dataclasses.replace(old, until=until if until is not None else old.until)
 
 
-def _check_more(limits: Limits, before: Mapping[str, Any], folder: RunFolder, *, is_given: bool) -> None:
+def _check_more(limits: Limits, before: Json, folder: RunFolder, *, is_given: bool) -> None:
     used = min(before["env_steps"])
     if limits.steps and limits.steps <= used and not is_given:
         raise ConfigError(f"{folder.path} has used its {limits.steps:,} steps: add more, as in --steps +500k")

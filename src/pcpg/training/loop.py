@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from pcpg.algorithms import Agent, Assets
 from pcpg.budget import Budget
-from pcpg.config import ConfigError
+from pcpg.config import ConfigError, Json
 from pcpg.engine.together import together
 from pcpg.envs.given_reward import Reward
 from pcpg.envs.host import HostEnvironment
@@ -48,7 +48,7 @@ class Progress(NamedTuple):
 
     step: int  # rounds done
     max_steps: int  # rounds of the slowest seed, as far as can be told now
-    records: list[dict[str, Any]]  # the newest report of each seed that has one, with the size of its cover
+    records: list[Json]  # the newest report of each seed that has one, with the size of its cover
     env_steps: int  # of all seeds together, in this process
     seconds: float  # in this process, compilation aside
     seconds_left: float | None  # None as long as there is no round to go by

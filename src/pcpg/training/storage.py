@@ -20,6 +20,7 @@ import numpy as np
 
 from pcpg.algorithms import Agent, Assets, World
 from pcpg.budget import NO_BUDGET, Budget
+from pcpg.config import Json
 from pcpg.engine.program import default_lanes
 from pcpg.envs.protocol import Environment
 from pcpg.features.base import FeatureMap
@@ -164,7 +165,7 @@ def assets_of(
     return found
 
 
-def describe_source(folder: RunFolder) -> dict[str, Any]:
+def describe_source(folder: RunFolder) -> Json:
     """The record of a finished run's assets for another run; refuses a run without assets or an unfinished one.
 
     Every file of them is read: a damaged one is named now.

@@ -10,7 +10,7 @@ import dataclasses
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -50,7 +50,7 @@ class World(NamedTuple):
     solved: float
     steps: int
     seeds: int = 5
-    options: Mapping[str, Any] = {}
+    options: Mapping[str, object] = {}
     published: Mapping[str, int] = {}
 
 

@@ -268,17 +268,17 @@ def is_ours(algo: str) -> bool:
     return algo.startswith("pcpg")
 
 
-def settings(env: str, algo: str, changes: Mapping[str, Any], budget: int = 0) -> Any:
+def settings(env: str, algo: str, changes: Mapping[str, object], budget: int = 0) -> Any:
     """The settings of an algorithm on an environment with some entries changed; see `changed`."""
     return changed(preset(env, algo), changes, budget)
 
 
-def defaults(algo: str, changes: Mapping[str, Any]) -> Any:
+def defaults(algo: str, changes: Mapping[str, object]) -> Any:
     """The settings of an algorithm on compiled environments with some entries changed."""
     return changed(ALGORITHMS[algo].presets.compiled, changes)
 
 
-def changed(agent: Any, changes: Mapping[str, Any], budget: int = 0) -> Any:
+def changed(agent: Any, changes: Mapping[str, object], budget: int = 0) -> Any:
     """Settings with some entries changed; settings with a budget of steps get this one, unless it is 0."""
     if budget and budget_of(agent) is not None:
         agent = dataclasses.replace(agent, budget=budget)

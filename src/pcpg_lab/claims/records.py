@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from pcpg.algorithms import ALGORITHMS, Row
+from pcpg.config import Json
 from pcpg.reports.figures import new_figure
 from pcpg.reports.statistics import value_at, wilson
 from pcpg.runs.disk import make_folder, write_file
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-Record = dict[str, Any]
-Summary = dict[str, Any]
+Record = Json
+Summary = Json
 Figures = Iterable[tuple[str, "Figure"]]
 """What a claim draws, each under the stem of its files."""
 Scale = Literal["smoke", "laptop", "paper"]

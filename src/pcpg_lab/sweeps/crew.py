@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+from pcpg.config import Json
 from pcpg.machine import THREADS, available_cores
 from pcpg.runs.errors import DiskFull, FolderInUse, RunError
 
@@ -82,9 +83,9 @@ def gpu_names() -> list[str]:
 
 DONE, FAILED, STOPPED = "done", "failed", "stopped"
 
-Job = dict[str, Any]
+Job = Json
 """`does` names the function as module:name, `shared` says whether it sees the folder of the sweep."""
-Outcome = dict[str, Any]
+Outcome = Json
 """`state` and `seconds`; of a failed job `cause`, and `again` where another attempt may help."""
 
 

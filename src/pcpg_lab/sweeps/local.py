@@ -15,9 +15,9 @@ import sys
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
-from pcpg.config import ConfigError
+from pcpg.config import ConfigError, Json
 from pcpg.envs.adapters.names import LOCAL, check_place
 from pcpg.machine import available_cores
 from pcpg_lab.sweeps.crew import Boss, Engine, Job, Outcome, WorkerLost, environment, gpu_names, perform, pin
@@ -152,7 +152,7 @@ class Process:
         except (OSError, ValueError) as error:
             raise WorkerLost(self._ending()) from error
 
-    def _answer(self) -> dict[str, Any]:
+    def _answer(self) -> Json:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:

@@ -29,7 +29,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pcpg.config import ConfigError, check_choice
+from pcpg.config import ConfigError, Json, check_choice
 from pcpg.engine.program import ACCELERATOR_LANES
 from pcpg.envs.adapters.from_module import put_on_path
 from pcpg.envs.host import HostEnvironment
@@ -41,7 +41,7 @@ ENTRIES = ("block", "cores", "gpus", "base", "grid", "cells", "tune")
 NAMED = 5
 """Bad cells that an error names; the others are counted."""
 
-Settings = dict[str, Any]
+Settings = Json
 
 
 class Cell(NamedTuple):
@@ -92,7 +92,7 @@ def _run(path: Path) -> Any:
     return names.get("SWEEP")
 
 
-def plan_of(entries: Mapping[str, Any]) -> Plan:
+def plan_of(entries: Json) -> Plan:
     """The plan of a sweep's entries; one error names all cells that cannot be run."""
     for name in entries:
         check_choice("entry of a sweep", name, ENTRIES)
@@ -128,7 +128,7 @@ def plan_of(entries: Mapping[str, Any]) -> Plan:
     return Plan(tuple(cells), cores, None if gpus is None else float(gpus))
 
 
-def combinations(entries: Mapping[str, Any]) -> Iterator[Settings]:
+def combinations(entries: Json) -> Iterator[Settings]:
     """The given settings of every cell: the base, a point of the grid, an entry of the list."""
     base, grid = entries.get("base", {}), entries.get("grid", {})
     listed = entries.get("cells", [{}])
@@ -148,7 +148,7 @@ def combinations(entries: Mapping[str, Any]) -> Iterator[Settings]:
             yield merged(base, dict(zip(grid, point, strict=True)), cell)
 
 
-def merged(*parts: Mapping[str, Any]) -> Settings:
+def merged(*parts: Json) -> Settings:
     """Nested settings in one, of which later ones win; a name may hold points, as in "ppo.hidden"."""
     made: Settings = {}
     for part in parts:

@@ -24,6 +24,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Self
 
+from pcpg.config import Json
 from pcpg.reports.page import final_return, render, solved_share
 from pcpg.reports.read import RunData, read_run
 from pcpg.reports.statistics import Interval
@@ -158,7 +159,7 @@ class SweepFolder:
                     raise ValueError(f"{cell.id!r:.60} is not the id of a cell")
             return Plan(cells, said["cores"], said["gpus"])
 
-    def read(self, name: str) -> dict[str, Any] | None:
+    def read(self, name: str) -> Json | None:
         """The JSON object in a file, None where there is no such file; `DamagedFile` for anything else."""
         path = self.path / name
         try:
@@ -168,7 +169,7 @@ class SweepFolder:
                 raise
             return None
 
-    def timings(self) -> dict[str, dict[str, Any]]:
+    def timings(self) -> dict[str, Json]:
         """What each cell took so far."""
         said = self.read(TIMINGS) or {"cells": {}}
         with understood(self.path / TIMINGS):
@@ -215,7 +216,7 @@ class Status:
         parts += [f"{len(self.failed)} failed"] if self.failed else []
         return ", ".join(parts)
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> Json:
         return dataclasses.asdict(self) | {"waiting": self.waiting}
 
 
@@ -240,7 +241,7 @@ def _seconds_left(folder: SweepFolder, left: int, side_by_side: int) -> float | 
 COLUMNS = ("env_steps", "policies", "final_return", "best_return")
 
 
-def write_tables(folder: SweepFolder, plan: Plan) -> dict[str, Any]:
+def write_tables(folder: SweepFolder, plan: Plan) -> Json:
     """Write table.csv and table.json from all finished cells; the content of the second."""
     done = [cell for cell in plan.cells if folder.is_done(cell.id)]
     varied = varied_settings(plan.cells)

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from pcpg.config import ConfigError, check_choice, check_type
+from pcpg.config import ConfigError, Json, check_choice, check_type
 from pcpg.runs.disk import append, exists, read_file, truncate
 from pcpg.runs.documents import parse_object
 from pcpg.runs.errors import DamagedFile, FolderTaken, MissingExtra, understood
@@ -31,7 +31,7 @@ SEARCH = ("low", "high", "log", "step")
 class Search:
     """The search of a [tune] table."""
 
-    search: dict[str, Any]
+    search: Json
     metric: str = "return"
     direction: str = "maximize"
     trials: int = 20
@@ -59,7 +59,7 @@ class Search:
                 raise ConfigError(f"tune.search.{name} must be a range or a list of choices, got {space!r}")
 
 
-def _check_range(name: str, space: Mapping[str, Any]) -> None:
+def _check_range(name: str, space: Json) -> None:
     """Refuse a range from which Optuna cannot draw."""
     numbers = {entry: space[entry] for entry in ("low", "high", "step") if entry in space}
     for entry, value in numbers.items():
@@ -78,7 +78,7 @@ def _check_range(name: str, space: Mapping[str, Any]) -> None:
         raise ConfigError(f"tune.search.{name}.low must be positive with log, got {low}")
 
 
-def search_of(entries: Mapping[str, Any]) -> Search:
+def search_of(entries: Json) -> Search:
     """The search in a file; both ends are built as cells, so that an unknown setting is refused at once."""
     said = entries.get("tune")
     if not isinstance(said, Mapping):
@@ -97,7 +97,7 @@ def end_of(space: Any, end: str) -> Any:
     return space[end] if isinstance(space, Mapping) else space[0 if end == "low" else -1]
 
 
-def cell_of(entries: Mapping[str, Any], params: Mapping[str, Any]) -> tuple[Cell, Plan]:
+def cell_of(entries: Json, params: Json) -> tuple[Cell, Plan]:
     """The one cell of a point, with all its seeds in it."""
     base = entries.get("base", {})
     if not isinstance(base, Mapping):
@@ -131,7 +131,7 @@ class Trial:
     """A point of the search, and what came of it."""
 
     number: int
-    settings: dict[str, Any]
+    settings: Json
     asked: Any  # Optuna's
     reported: dict[int, float] = dataclasses.field(default_factory=dict)
     behind: int | None = None
@@ -241,7 +241,7 @@ class Study:
         line, self.seal = _line(event, self.seal)
         append(self.path, line)
 
-    def _events(self) -> list[dict[str, Any]]:
+    def _events(self) -> list[Json]:
         """The events of the journal, sealed; none where there is no journal."""
         if not exists(self.path):
             return []

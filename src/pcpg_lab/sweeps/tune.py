@@ -20,9 +20,8 @@ import dataclasses
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
-from pcpg.config import ConfigError
+from pcpg.config import ConfigError, Json
 from pcpg.runs.errors import DamagedFile, understood
 from pcpg.runs.metrics import read_metrics
 from pcpg_lab.sweeps import crew
@@ -49,9 +48,9 @@ from pcpg_lab.sweeps.sweep import job_of
 class Tuned:
     """The best settings and all trials."""
 
-    best: dict[str, Any] | None
+    best: Json | None
     value: float | None
-    trials: list[dict[str, Any]]
+    trials: list[Json]
 
 
 def tune(
@@ -172,6 +171,6 @@ class _Tuner:
             self.study.tell(trial, FAILED, cause=cause)
             self.notice(f"trial {trial.number} failed: {cause}")
 
-    def _row(self, trial: Trial) -> dict[str, Any]:
+    def _row(self, trial: Trial) -> Json:
         shown = {"trial": trial.number, "cell": self.cells[trial.number].id, "settings": trial.settings}
         return shown | {"state": trial.state, "value": trial.value, "rounds": len(trial.reported)}

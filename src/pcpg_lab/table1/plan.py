@@ -6,8 +6,9 @@ at the first size and at the last that is run, a factor is looked for that suits
 """
 
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
+from pcpg.config import Json
 from pcpg_lab.claims.records import Record
 from pcpg_lab.table1.problems import MISSPECIFIED, TREE_KINDS, TreeKind
 from pcpg_lab.table1.settings import (
@@ -34,7 +35,7 @@ class Table1Cell(NamedTuple):
 
     kind: CellKind
     name: str
-    arguments: dict[str, Any]
+    arguments: Json
 
 
 def first_cells(settings: Table1Settings, algos: Sequence[str], only: Sequence[Experiment]) -> list[Table1Cell]:
@@ -105,7 +106,7 @@ def _tuning_seeds(settings: Table1Settings) -> list[int]:
     return [TUNING_SEED + i for i in range(settings.tuning_seeds)]
 
 
-def _tuned(settings: Table1Settings, algo: str, factor: float) -> dict[str, Any]:
+def _tuned(settings: Table1Settings, algo: str, factor: float) -> Json:
     """The arguments of a cell that finds its factor on problems of its own kind."""
     return {
         "algo": algo,

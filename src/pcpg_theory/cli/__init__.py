@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from pcpg.config import Json
 from pcpg.runs.disk import check_output, make_folder, write_file
 
 COMMANDS = {
@@ -21,7 +22,7 @@ COMMANDS = {
     "certify": "pcpg_theory.cli.run:CertifyCommand",
 }
 
-Result = dict[str, Any]
+Result = Json
 Mode = Literal["exact", "sampled"]
 MDPName = Literal["lock", "linear", "linear-lock", "chain", "deep-sea", "maze", "aggregated"]
 

@@ -153,7 +153,7 @@ def _close_all() -> None:
         env.close()
 
 
-def gymnasium_env(name: str, options: Mapping[str, Any]) -> Any:
+def gymnasium_env(name: str, options: Mapping[str, object]) -> Any:
     """What Gymnasium makes of an id, once the package behind it is imported."""
     if ":" in name and not re.fullmatch("[^:]+:[^:]+", name):
         raise InvalidOption(f"{name!r} is no id of Gymnasium: expected one such as CartPole-v1 or my_package:MyEnv-v0")

@@ -52,7 +52,7 @@ class Copies:
         return id(self.env)
 
 
-def module_env(name: str, options: Mapping[str, Any]) -> Any:
+def module_env(name: str, options: Mapping[str, object]) -> Any:
     """The environment that the class or function MODULE:NAME makes, or a copy of the one of that name."""
     make = maker_in(name)
     check_arguments(make, options, Path(name).name)
@@ -90,7 +90,7 @@ def accepts(make: Callable[..., Any] | None, name: str) -> bool:
     return make is None or name in arguments(make) or any(one.kind is one.VAR_KEYWORD for one in found)
 
 
-def check_arguments(make: Callable[..., Any], options: Mapping[str, Any], name: str) -> None:
+def check_arguments(make: Callable[..., Any], options: Mapping[str, object], name: str) -> None:
     """Refuse options that the maker of an environment does not take."""
     try:
         signature = inspect.signature(make)

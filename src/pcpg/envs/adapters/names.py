@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from pcpg.config import Json
 from pcpg.envs.adapters.from_module import Copies, accepts, arguments, check_arguments, maker_in, sources
 from pcpg.envs.options import Functions, InvalidOption, load
 from pcpg.envs.protocol import Environment
@@ -190,7 +191,7 @@ def _maker_of(made: object) -> Callable[..., object]:
     return made
 
 
-def adapter_options(env_id: str) -> dict[str, Any]:
+def adapter_options(env_id: str) -> Json:
     """The options that every environment of this kind has, with their defaults."""
     return OURS | OWN.get(env_id, {}) if is_on_host(env_id) else {}
 

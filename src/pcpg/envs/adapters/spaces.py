@@ -24,6 +24,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import ArrayLike
 
+from pcpg.config import Json
 from pcpg.envs.options import InvalidOption
 from pcpg.envs.spaces import Box, Cells, Discrete, Image, MultiDiscrete
 
@@ -284,7 +285,7 @@ def _one_hot_writer(space: gymnasium.Space, name: str, sizes: ArrayLike, start: 
 # Spaces in the files of a run.
 
 
-def space_to_json(space: gymnasium.Space) -> dict[str, Any]:
+def space_to_json(space: gymnasium.Space) -> Json:
     """A space as JSON values; of text only that it is text."""
     if _is_text(space):
         return {"kind": "Text"}
@@ -302,7 +303,7 @@ def space_to_json(space: gymnasium.Space) -> dict[str, Any]:
     raise InvalidOption(f"{space} is not supported; supported: {OBSERVATIONS}")
 
 
-def space_of_json(content: Mapping[str, Any]) -> gymnasium.Space:
+def space_of_json(content: Json) -> gymnasium.Space:
     """The space that `space_to_json` wrote down."""
     kind = content["kind"]
     if kind == "Text":
