@@ -282,6 +282,18 @@ def _origin(kind: Any) -> Any:
     return typing.get_origin(kind) or kind
 
 
+def nested(values: Mapping[str, object], separator: str = ".") -> Json:
+    """A mapping of dotted names as nested mappings."""
+    whole: Json = {}
+    for path, value in values.items():
+        *parts, last = path.split(separator)
+        place = whole
+        for part in parts:
+            place = place.setdefault(part, {})
+        place[last] = value
+    return whole
+
+
 def read_words(kind: object, words: Any) -> Any:
     """The value that words of the command line stand for; where they stand for none, the words, to be refused."""
     if isinstance(words, bool):

@@ -24,7 +24,7 @@ def new_config(
     network: Network | None,
     config: Mapping[str, object] | None,
     env_options: Mapping[str, object],
-    rest: Mapping[str, object],
+    rest: Json,
     keywords: Sequence[str],
 ) -> RunConfig:
     """The configuration of a new run; where only the environment was named, a look may choose it."""

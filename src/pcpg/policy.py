@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from pcpg.config import ConfigError
+from pcpg.config import ConfigError, Json
 from pcpg.elsewhere import OF_A_POLICY, missing
 from pcpg.envs.host import HostEnvironment
 from pcpg.envs.options import load
@@ -99,7 +99,7 @@ class Policy:
         return _restored, (self.network, describe("", self.env, ()))
 
 
-def _restored(network: Any, described: Mapping[str, object]) -> Policy:
+def _restored(network: Any, described: Json) -> Policy:
     return Policy(network, recorded("", described))
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from pcpg.algorithms import ALGORITHMS
-from pcpg_lab.claims.control import ALONE, ARMS, CLAIM, OURS, WORLDS, Flags, cells, merged, settings
+from pcpg_lab.claims.control import ALONE, ARMS, CLAIM, COMPARED, OURS, WORLDS, Flags, cells, settings
 
 pytestmark = pytest.mark.slow
 
@@ -60,7 +60,7 @@ def test_the_table_has_the_steps_of_solved_seeds_and_a_median_only_where_half_ar
     assert "9k, 12k, 12k" in texts[0] and "-" in texts[1] and texts[0][1] == "0.9"
     (few,) = CLAIM.rows([record(0), record(1, greedy=0.0), record(2, greedy=0.0)])
     assert "9k, -, 9k" in CLAIM.columns["steps when it stopped: least, median, most"](few)
-    assert merged(records)[0]["command"].endswith("--seeds 3 --seed 0")
+    assert COMPARED.merged(records)[0]["command"].endswith("--seeds 3 --seed 0")
 
 
 def test_a_world_without_a_threshold_is_reported_and_never_stops_early():

@@ -198,7 +198,7 @@ def test_observations_that_a_network_cannot_read_are_refused():
 
 @pytest.mark.parametrize("sides", [(40, 33), (64, 64)])
 def test_large_images_are_seen_by_squares_of_eight_pixels_in_numpy_as_compiled(sides):
-    body = init_body(np.random.default_rng(0), Image(*sides, 3), (16,), cell_code=2)
+    body = init_body(np.random.default_rng(0), Image(sides[0], sides[1], 3), (16,), cell_code=2)
     squares, dense = body.layers
     image = np.random.default_rng(1).integers(256, size=(*sides, 3), dtype=np.uint8)
     rows, columns = -(-sides[0] // 8), -(-sides[1] // 8)

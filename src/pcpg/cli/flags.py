@@ -10,7 +10,7 @@ from pathlib import Path
 from types import NoneType
 from typing import Annotated, Any, Literal, NamedTuple
 
-from pcpg.config import Json, alternatives, entries_of, from_plain, item_kinds, meant, read_words, value_in
+from pcpg.config import alternatives, entries_of, from_plain, item_kinds, meant, nested, read_words, value_in
 from pcpg.elsewhere import flag_elsewhere
 
 HELP = ("-h", "--help")
@@ -140,18 +140,6 @@ def parse_parts(parts: Sequence[Part], arguments: Sequence[str], program: str, a
         where = f"--{part.prefix}" if part.prefix else ""
         made.append(from_plain(part.kind, nested(own), where, part.default, text=True))
     return made
-
-
-def nested(values: Mapping[str, object]) -> Json:
-    """A mapping of dotted names as nested mappings."""
-    whole: Json = {}
-    for path, value in values.items():
-        *parts, last = path.split(".")
-        place = whole
-        for part in parts:
-            place = place.setdefault(part, {})
-        place[last] = value
-    return whole
 
 
 def collect(arguments: Sequence[str], flags: Sequence[Flag], open_to: Sequence[str] = ()) -> tuple[Found, list[str]]:

@@ -114,8 +114,9 @@ class Verify:
         folder = RunFolder.open(self.dir)
         found = verify(folder)
         bad = [one for one in found if one.state == DAMAGED]
+        odd = [one for one in found if one.state != WHOLE]
         out = answer(console, self.json)
-        if bad or (odd := [one for one in found if one.state != WHOLE]):
+        if bad or odd:
             out.print(verify_table(bad or odd))
         if not folder.is_sealed and folder.damage is None:
             say(out, f"{folder.name} is unsealed: a version without manifests wrote it; `pcpg resume` seals it")

@@ -8,7 +8,7 @@ that the folder names, which requires trust.
 import base64
 import dataclasses
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
@@ -17,6 +17,9 @@ from pcpg.config import Json
 from pcpg.envs.host import HostEnvironment, Players
 from pcpg.envs.protocol import CellGrid, Environment, Step
 from pcpg.envs.spaces import Box, Cells, Discrete, Image, MultiDiscrete, Space
+
+if TYPE_CHECKING:
+    import gymnasium
 
 SPACES = {kind.__name__: kind for kind in (Discrete, MultiDiscrete, Box, Cells, Image)}
 LARGEST = 3e38  # what stands for an infinite bound: JSON has no infinity
@@ -49,7 +52,7 @@ def describe(name: str, env: Environment, seeds: Iterable[int]) -> dict[str, obj
     }
 
 
-def recorded(name: str, content: Mapping[str, object]) -> Environment:
+def recorded(name: str, content: Json) -> Environment:
     """An environment as `describe` wrote it down; `ValueError` where that is not what it says."""
     try:
         if content["env"] != name:
@@ -176,7 +179,7 @@ class RecordedHost(Recorded, HostEnvironment):
     """One that is stepped on the host: it encodes and decodes."""
 
     @property
-    def declared_spaces(self) -> Json:
+    def declared_spaces(self) -> dict[str, "gymnasium.Space"]:
         from pcpg.envs.adapters.spaces import space_of_json
 
         if self.facts.spaces is None:

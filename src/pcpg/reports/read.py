@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -332,7 +332,7 @@ def cover_of(
         return cover
 
 
-def known_env(config: Json, described: Mapping[str, object] | None) -> Environment | None:
+def known_env(config: Json, described: Json | None) -> Environment | None:
     """The environment of a run without making an outside one: ours by its options, others as the folder has them."""
     try:
         if is_adapted(config["env"]):

@@ -28,7 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from pcpg.config import ConfigError
+from pcpg.config import ConfigError, nested
 from pcpg.envs.host import HostEnvironment, unsound
 from pcpg.envs.protocol import Environment
 from pcpg.envs.spaces import Box, Discrete, MultiDiscrete, Space
@@ -237,14 +237,7 @@ def _tree(parts: Arrays) -> Any:
     """An observation from its parts: a Dict, a Tuple where keys are numbers, or the array itself."""
     if "observations" in parts:
         return parts["observations"]
-    found: dict[Any, Any] = {}
-    for name, value in parts.items():
-        *path, last = name.split("/")[1:]
-        inside = found
-        for key in path:
-            inside = inside.setdefault(key, {})
-        inside[last] = value
-    return _tuples(found)
+    return _tuples(nested({name.partition("/")[2]: value for name, value in parts.items()}, "/"))
 
 
 def _tuples(found: Any) -> Any:

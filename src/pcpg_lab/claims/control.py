@@ -8,8 +8,7 @@ Settings were tuned on seeds from 1000 on.
 
 import dataclasses
 import math
-from collections.abc import Iterable, Iterator, Mapping
-from operator import itemgetter
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
@@ -19,27 +18,14 @@ from pcpg.budget import Limits
 from pcpg.config import from_plain
 from pcpg.presets import preset
 from pcpg.run_config import RunConfig
-from pcpg_lab.claims import harness
+from pcpg_lab.claims import arms
 from pcpg_lab.claims.harness import Cell, Claim, each
-from pcpg_lab.claims.records import (
-    SEED,
-    Columns,
-    Figures,
-    Record,
-    Scale,
-    joined,
-    names_of,
-    panels,
-    refuse_unknown,
-    share_solved,
-    share_text,
-)
+from pcpg_lab.claims.records import Columns, Figures, Record, Scale, share_solved, share_text
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from matplotlib.axes import Axes
 
 EVALUATION = 20
-SMOKE_STEPS = 2_000
 DMC, CLASSIC = "gymnasium:pcpg_lab.envs.control:", "gymnasium:"
 
 
@@ -130,8 +116,12 @@ COLOURS = (
 )
 
 
+SCALES = {"smoke": SMOKE, "laptop": LAPTOP, "paper": tuple(WORLDS)}
+COMPARED = arms.Arms("control", "world", WORLDS, ARMS, SCALES, smoke_steps=2_000)
+
+
 @dataclasses.dataclass(frozen=True)
-class Flags(harness.Flags):
+class Flags(arms.Flags):
     """Continuous and slow worlds: steps until solved, by the deep learner with an explorer and without."""
 
     scale: Scale = "laptop"
@@ -141,40 +131,22 @@ class Flags(harness.Flags):
     algos: tuple[str, ...] = (OURS, ALONE)
     """Which arms: pcpg-deep, sac, and for the ablation one-step, no-best, updates-1, updates-4, updates-16,
     two-critics, quadratic, cover, explorer-2, explorer-one-step."""
-    steps: int = 0
-    """Environment steps per seed; 0: those that were aimed at."""
     out: str = "results/control"
-
-    known: ClassVar[Iterable[str]] = ARMS
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        refuse_unknown("world", self.worlds, WORLDS)
-        if self.steps < 0:
-            raise ValueError(f"steps must be 0 (as aimed at) or more, got {self.steps}")
+    of: ClassVar[arms.Arms] = COMPARED
 
 
 def cells(flags: Flags, records: list[Record]) -> Iterator[Cell]:
-    """A run for each world, arm and seed, so several processes can share them."""
+    """A run for each world, arm and seed."""
     del records
-    is_smoke = flags.scale == "smoke"
-    asked = flags.worlds or (SMOKE if is_smoke else LAPTOP if flags.scale == "laptop" else tuple(WORLDS))
-    for name in asked:
-        world = WORLDS[name]
-        steps = flags.steps or (SMOKE_STEPS if is_smoke else world.steps)
-        limits = Limits(steps=steps, until=world.solved if math.isfinite(world.solved) else None)
-        for arm in flags.chosen(tuple(ARMS)):
-            for seed in range(flags.seed, flags.seed + (flags.seeds or (1 if is_smoke else world.seeds))):
-                config = RunConfig(
-                    *(world.env, ARMS[arm].algo, settings(world, arm), dict(world.options)),
-                    seed=seed,
-                    seeds=1,
-                    limits=limits,
-                )
-                command = (
-                    f"pcpg reproduce control --worlds {name} --algos {arm} --steps {steps} --seeds 1 --seed {seed}"
-                )
-                yield Cell(f"{name}-{arm}{SEED}{seed}", config.resolved(), command)
+    return COMPARED.cells(flags, config_of)
+
+
+def config_of(name: str, arm: str, steps: int, seed: int) -> RunConfig:
+    """The run of an arm on a world."""
+    world = WORLDS[name]
+    limits = Limits(steps=steps, until=world.solved if math.isfinite(world.solved) else None)
+    about = world.env, ARMS[arm].algo, settings(world, arm), dict(world.options)
+    return RunConfig(*about, seed=seed, seeds=1, limits=limits)
 
 
 def settings(world: World, arm: str) -> object:
@@ -185,18 +157,7 @@ def settings(world: World, arm: str) -> object:
 
 def measure(run: Run) -> Record:
     """The steps of the run, what its policy earned on the way, and fresh greedy episodes of the final policy."""
-    world, arm = names_of(run.path.name, WORLDS)
-    played = run.evaluate(EVALUATION, greedy=True)
-    return harness.facts_of(
-        run,
-        name=run.path.name,
-        world=world,
-        arm=arm,
-        env=run.config.env,
-        steps=run.config.limits.steps,
-        greedy_return=[float(value) for value in played.mean_return],
-        history=harness.histories(run, lambda metrics: [metrics["met_at"]]),
-    )
+    return COMPARED.facts_of(run, EVALUATION, "met_at")
 
 
 def _row(record: Record) -> Record:
@@ -243,52 +204,33 @@ COLUMNS: Columns = {
 }
 
 
-def merged(records: list[Record]) -> list[Record]:
-    """The cells of one world and arm put together."""
-    return joined(records, itemgetter("world", "arm", "steps"))
-
-
 def figures(records: list[Record]) -> Figures:
     """The returns of the policies that were judged on the way, every seed against steps, a panel for each world."""
-    groups = merged(records)
-    names = [name for name in WORLDS if any(record["world"] == name for record in groups)]
-    if names:
-        yield "control", _curves(names, groups)
+    return COMPARED.drawn(records, _curves, most=4, width=2.4)
 
 
-def _curves(names: list[str], groups: list[Record]) -> "Figure":
-    figure, axes = panels(names, 4, width=2.4, height=2.0)
-    for name, axis in axes.items():
-        for record in (one for one in groups if one["world"] == name):
-            for history in record["history"].values():
-                steps, returns = zip(*[row[:2] for row in history if row[1] is not None] or [(0, np.nan)], strict=True)
-                colour = COLOURS[list(ARMS).index(record["arm"])]
-                (line,) = axis.plot(np.array(steps) / 1e3, returns, color=colour, lw=0.7, marker=".", ms=2)
-                known.setdefault(ARMS[record["arm"]].name, line)
-        solved = WORLDS[name].solved
-        if math.isfinite(solved):
-            axis.axhline(solved, color="#999999", lw=0.5, ls=":")
-        for who, steps in WORLDS[name].published.items():
-            axis.plot([steps / 1e3], [solved], "k|", ms=7)
-            axis.annotate(
-                who, (steps / 1e3, solved), fontsize=5, rotation=60, xytext=(0, 4), textcoords="offset points"
-            )
-        axis.set(title=name, xlabel="thousand steps")
-    axes[names[0]].legend(known.values(), known.keys(), fontsize=5, frameon=False)
-    return figure
-
-
-def _place(record: Record) -> tuple[int, int, int]:
-    return list(WORLDS).index(record["world"]), list(ARMS).index(record["arm"]), min(record["seeds"])
+def _curves(axis: "Axes", name: str, records: list[Record]) -> None:
+    for record in records:
+        colour = COLOURS[list(ARMS).index(record["arm"])]
+        for number, history in enumerate(record["history"].values()):
+            steps, returns = zip(*[row[:2] for row in history if row[1] is not None] or [(0, np.nan)], strict=True)
+            label = ARMS[record["arm"]].name if number == 0 else None
+            axis.plot(np.array(steps) / 1e3, returns, color=colour, lw=0.7, marker=".", ms=2, label=label)
+    solved = WORLDS[name].solved
+    if math.isfinite(solved):
+        axis.axhline(solved, color="#999999", lw=0.5, ls=":")
+    for who, steps in WORLDS[name].published.items():
+        axis.plot([steps / 1e3], [solved], "k|", ms=7)
+        axis.annotate(who, (steps / 1e3, solved), fontsize=5, rotation=60, xytext=(0, 4), textcoords="offset points")
 
 
 CLAIM = Claim(
     flags=Flags,
     cells=cells,
     measure=measure,
-    order=_place,
+    order=COMPARED.place,
     about={"success": f"mean return of {EVALUATION} fresh greedy episodes at the threshold or above"},
-    rows=lambda records: each(_row)(merged(records)),
+    rows=lambda records: each(_row)(COMPARED.merged(records)),
     columns=COLUMNS,
     figures=figures,
 )

@@ -11,7 +11,7 @@ import numpy as np
 
 from pcpg_theory import problems
 from pcpg_theory.certificate import Recorder
-from pcpg_theory.mdp import Array, TabularMDP, random_mdp
+from pcpg_theory.mdp import Array, Index, TabularMDP, random_mdp
 from pcpg_theory.optimism import Range, bernstein, optimism
 
 FRESH = 2000
@@ -85,7 +85,7 @@ def play(made: Made, sim: Recorder, pi: Array, episodes: int) -> Array:
     return returns
 
 
-def best_by(Q: Array, number: Array) -> Array:
+def best_by(Q: Array, number: Index) -> Array:
     """The best action [steps, S] by values of the states met, -1 in the others."""
     return np.where(number < 0, -1, Q.argmax(-1)[:, number])
 

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Literal, NamedTuple, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 from pcpg.algorithms import ALGORITHMS
 from pcpg.api import Run, load
@@ -75,13 +75,15 @@ class Flags:
     out: str = ""
     """Folder of the results; finished cells found there are reused."""
 
-    known: ClassVar[Iterable[str]] = ()
-    """All algorithms, where not all of them are the default."""
-
     def __post_init__(self) -> None:
-        refuse_unknown("algorithm", self.algos, self.known or type(self).algos)
+        refuse_unknown("algorithm", self.algos, self.known)
         if self.seeds is not None and self.seeds < 1:
             raise ValueError(f"seeds must be at least 1, got {self.seeds}")
+
+    @property
+    def known(self) -> Iterable[str]:
+        """All algorithms that can be asked for."""
+        return type(self).algos
 
     def chosen(self, algos: Sequence[str]) -> list[str]:
         """Those algorithms that were asked for, in the order of the claim."""

@@ -6,8 +6,7 @@ own. Beside it stand 100 fresh greedy episodes of the final policy. Settings wer
 """
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping
-from operator import itemgetter
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
@@ -17,28 +16,15 @@ from pcpg.api import Run
 from pcpg.budget import Limits
 from pcpg.config import from_plain
 from pcpg.run_config import RunConfig
-from pcpg_lab.claims import harness
+from pcpg_lab.claims import arms
 from pcpg_lab.claims.harness import Cell, Claim, each
-from pcpg_lab.claims.records import (
-    SEED,
-    Columns,
-    Figures,
-    Record,
-    Scale,
-    joined,
-    names_of,
-    panels,
-    refuse_unknown,
-    share_solved,
-    share_text,
-)
+from pcpg_lab.claims.records import Columns, Figures, Record, Scale, share_solved, share_text
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from matplotlib.axes import Axes
 
 OURS = "ppo-ranked"
 SOLVED, WINDOW, EVALUATION = 0.6, 100, 100
-SMOKE_STEPS = 20_000
 OWN, GRID = "gymnasium:pcpg_lab.envs.levels:", "gymnasium:MiniGrid-"
 
 
@@ -86,8 +72,12 @@ NAMES = {
 COLOURS = dict(zip(ARMS, ("#b5179e", "#5f6b6d", "#8e6c3a", "#d1495b", "#2a9d5c", "#1b6ca8", "#7a4fa3"), strict=True))
 
 
+SCALES = {"smoke": LAPTOP[:1], "laptop": LAPTOP, "paper": tuple(LEVELS)}
+COMPARED = arms.Arms("levels", "level", LEVELS, ARMS, SCALES, smoke_steps=20_000)
+
+
 @dataclasses.dataclass(frozen=True)
-class Flags(harness.Flags):
+class Flags(arms.Flags):
     """Levels that are new at every reset: steps until solved, with ranked episodes, without, and with a bonus."""
 
     scale: Scale = "laptop"
@@ -96,33 +86,20 @@ class Flags(harness.Flags):
     """Which levels; by default set by the scale."""
     algos: tuple[str, ...] = (OURS, "ppo", "ppo-e3b", "ppo-rnd")
     """Which arms: ppo-ranked, ppo, ppo-e3b, ppo-rnd, and for the ablation return-alone, counts, without-reward."""
-    steps: int = 0
-    """Environment steps per seed; 0: the level's own."""
     out: str = "results/levels"
-
-    known: ClassVar[Iterable[str]] = ARMS
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        refuse_unknown("level", self.levels, LEVELS)
-        if self.steps < 0:
-            raise ValueError(f"steps must be 0 (the level's own) or more, got {self.steps}")
+    of: ClassVar[arms.Arms] = COMPARED
 
 
 def cells(flags: Flags, records: list[Record]) -> Iterator[Cell]:
-    """A run for each level, arm and seed, so several processes can share them."""
+    """A run for each level, arm and seed."""
     del records
-    is_smoke = flags.scale == "smoke"
-    asked = flags.levels or (LAPTOP[:1] if is_smoke else LAPTOP if flags.scale == "laptop" else tuple(LEVELS))
-    for name in asked:
-        level = LEVELS[name]
-        steps = flags.steps or (SMOKE_STEPS if is_smoke else level.steps)
-        for arm in flags.chosen(tuple(ARMS)):
-            for seed in range(flags.seed, flags.seed + (flags.seeds or (1 if is_smoke else level.seeds))):
-                algo, agent = settings(arm)
-                config = RunConfig(level.env, algo, agent, {}, seed=seed, seeds=1, limits=Limits(steps=steps))
-                command = f"pcpg reproduce levels --levels {name} --algos {arm} --steps {steps} --seeds 1 --seed {seed}"
-                yield Cell(f"{name}-{arm}{SEED}{seed}", config.resolved(), command)
+    return COMPARED.cells(flags, config_of)
+
+
+def config_of(name: str, arm: str, steps: int, seed: int) -> RunConfig:
+    """The run of an arm on a level."""
+    algo, agent = settings(arm)
+    return RunConfig(LEVELS[name].env, algo, agent, {}, seed=seed, seeds=1, limits=Limits(steps=steps))
 
 
 def settings(arm: str) -> tuple[str, Settings]:
@@ -134,20 +111,9 @@ def settings(arm: str) -> tuple[str, Settings]:
 
 def measure(run: Run) -> Record:
     """Each round's training return, and fresh greedy episodes of the final policy."""
-    level, arm = names_of(run.path.name, LEVELS)
-    played = run.evaluate(EVALUATION, greedy=True)
     ppo = run.config.agent.ppo
-    return harness.facts_of(
-        run,
-        name=run.path.name,
-        level=level,
-        arm=arm,
-        env=run.config.env,
-        steps=run.config.limits.steps,
-        episodes_per_round=ppo.num_updates * ppo.num_episodes,
-        greedy_return=[float(value) for value in played.mean_return],
-        history=harness.histories(run, lambda metrics: [metrics["train/return"]]),
-    )
+    size = ppo.num_updates * ppo.num_episodes
+    return COMPARED.facts_of(run, EVALUATION, "train/return", episodes_per_round=size)
 
 
 def training_means(record: Record, rows: list[list[float]]) -> list[float]:
@@ -166,11 +132,6 @@ def solved_at(record: Record) -> list[float | None]:
         means = training_means(record, rows)
         found.append(next((row[0] for row, mean in zip(rows, means, strict=True) if mean > SOLVED), None))
     return found
-
-
-def merged(records: list[Record]) -> list[Record]:
-    """The cells of one level and arm put together."""
-    return joined(records, itemgetter("level", "arm", "steps"))
 
 
 def _row(record: Record) -> Record:
@@ -215,38 +176,26 @@ COLUMNS: Columns = {
 
 def figures(records: list[Record]) -> Figures:
     """The training return of every seed against steps, a panel for each level."""
-    groups = merged(records)
-    names = [name for name in LEVELS if any(record["level"] == name for record in groups)]
-    if names:
-        yield "levels", _curves(names, groups)
+    return COMPARED.drawn(records, _curves, most=3, width=2.6)
 
 
-def _curves(names: list[str], groups: list[Record]) -> "Figure":
-    figure, axes = panels(names, 3, width=2.6, height=2.1)
-    for name, axis in axes.items():
-        for record in (one for one in groups if one["level"] == name):
-            for number, history in enumerate(record["history"].values()):
-                label = NAMES[record["arm"]] if number == 0 else None
-                steps = [row[0] / 1e3 for row in history]
-                axis.plot(steps, training_means(record, history), color=COLOURS[record["arm"]], lw=0.8, label=label)
-        axis.axhline(SOLVED, color="#999999", lw=0.5, ls=":")
-        axis.set(title=name, xlabel="thousand steps", ylim=(-0.02, 1))
-    axes[names[0]].set_ylabel("training return")
-    axes[names[0]].legend(fontsize=6, frameon=False)
-    return figure
-
-
-def _place(record: Record) -> tuple[int, int, int]:
-    return list(LEVELS).index(record["level"]), list(ARMS).index(record["arm"]), min(record["seeds"])
+def _curves(axis: "Axes", name: str, records: list[Record]) -> None:
+    for record in records:
+        for number, history in enumerate(record["history"].values()):
+            label = NAMES[record["arm"]] if number == 0 else None
+            steps = [row[0] / 1e3 for row in history]
+            axis.plot(steps, training_means(record, history), color=COLOURS[record["arm"]], lw=0.8, label=label)
+    axis.axhline(SOLVED, color="#999999", lw=0.5, ls=":")
+    axis.set(ylim=(-0.02, 1), ylabel="training return")
 
 
 CLAIM = Claim(
     flags=Flags,
     cells=cells,
     measure=measure,
-    order=_place,
+    order=COMPARED.place,
     about={"success": f"mean return of the last {WINDOW} training episodes above {SOLVED}; all steps counted"},
-    rows=lambda records: each(_row)(merged(records)),
+    rows=lambda records: each(_row)(COMPARED.merged(records)),
     columns=COLUMNS,
     figures=figures,
 )

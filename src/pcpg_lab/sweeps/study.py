@@ -54,7 +54,7 @@ class Search:
                     check_choice(f"entry of tune.search.{name}", entry, SEARCH)
                 if not {"low", "high"} <= space.keys():
                     raise ConfigError(f"tune.search.{name} needs a low and a high end, got {dict(space)}")
-                _check_range(name, space)
+                _check_range(name, dict(space))
             elif not isinstance(space, list | tuple) or not space:
                 raise ConfigError(f"tune.search.{name} must be a range or a list of choices, got {space!r}")
 
@@ -102,7 +102,7 @@ def cell_of(entries: Json, params: Json) -> tuple[Cell, Plan]:
     base = entries.get("base", {})
     if not isinstance(base, Mapping):
         raise ConfigError(f"base must be a table of settings, got {base!r:.60}")
-    base = merged(base, params)
+    base = merged(dict(base), params)
     resources = {name: entries[name] for name in ("cores", "gpus") if name in entries}
     seeds = base.get("seeds", 1)
     plan = plan_of(resources | {"block": max(1, seeds) if type(seeds) is int else 1, "base": base})

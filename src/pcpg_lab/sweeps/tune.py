@@ -18,7 +18,7 @@ trials = 20
 import contextlib
 import dataclasses
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 from pcpg.config import ConfigError, Json
@@ -53,9 +53,7 @@ class Tuned:
     trials: list[Json]
 
 
-def tune(
-    entries: Mapping[str, object], out: Path | str, engine: Engine, notice: Callable[[str], None] = lambda text: None
-) -> Tuned:
+def tune(entries: Json, out: Path | str, engine: Engine, notice: Callable[[str], None] = lambda text: None) -> Tuned:
     """Run trials up to the requested number; trials of earlier calls count, and interrupted ones resume."""
     folder = SweepFolder.claimed(out)
     with folder.driving():
@@ -65,9 +63,7 @@ def tune(
 class _Tuner:
     """A study whose trials are tasks of a crew: one begins when another ends."""
 
-    def __init__(
-        self, entries: Mapping[str, object], folder: SweepFolder, engine: Engine, notice: Callable[[str], None]
-    ) -> None:
+    def __init__(self, entries: Json, folder: SweepFolder, engine: Engine, notice: Callable[[str], None]) -> None:
         self.entries, self.folder, self.engine, self.notice = entries, folder, engine, notice
         self.search, self.lock = search_of(entries), threading.RLock()
         self.cells: dict[int, Cell] = {}  # by number of the trial

@@ -10,7 +10,7 @@ import importlib
 import re
 import sys
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 import gymnasium
@@ -19,7 +19,7 @@ from gymnasium import spaces
 from gymnasium.envs.registration import load_env_creator
 from gymnasium.vector import VectorEnv
 
-from pcpg.config import nearest
+from pcpg.config import Json, nearest
 from pcpg.envs.adapters.from_module import arguments, make_findable
 from pcpg.envs.adapters.names import gymnasium_package, players_elsewhere
 from pcpg.envs.adapters.players import PlainPlayers, VectorPlayers, ended, is_alive
@@ -153,7 +153,7 @@ def _close_all() -> None:
         env.close()
 
 
-def gymnasium_env(name: str, options: Mapping[str, object]) -> Any:
+def gymnasium_env(name: str, options: Json) -> Any:
     """What Gymnasium makes of an id, once the package behind it is imported."""
     if ":" in name and not re.fullmatch("[^:]+:[^:]+", name):
         raise InvalidOption(f"{name!r} is no id of Gymnasium: expected one such as CartPole-v1 or my_package:MyEnv-v0")
