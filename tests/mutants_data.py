@@ -238,8 +238,8 @@ AROUND = (
     Mutant(
         "ranked: as much as ever is kept",
         RANKED,
-        "jnp.clip(successes, self.keep, self.capacity)",
-        "self.keep + 0 * successes",
+        "jnp.clip(successes, min(self.keep, capacity), capacity)",
+        "min(self.keep, capacity) + 0 * successes",
         BEST,
     ),
 )
