@@ -35,6 +35,7 @@ KEPT = "--algo pcpg-replay --explore.patience 2 --explore.min-value 0.4 --exploi
 FEW = "--explore.num-episodes 8 --explore.backups 50 --exploit.backups 50 --replay.max-landmarks 128"
 LANES = "CombinationLock-v0 --env.horizon 2 --seeds 3 --lanes 4"
 CAR_COVER = "--algo pcpg-bonus --ppo.num-updates 4 --explore.max-policies 3 --exploit.num-rounds 1"
+SHORT = "--steps 2k"
 EVALUATE = "evaluate run --episodes 50"
 
 # `train` makes the folder `run` where no --out is given. `kill train ...` is killed (SIGKILL) when it has a checkpoint
@@ -77,6 +78,14 @@ CASES: dict[str, list[str]] = {
     "host-mountain-car-replay": [f"train {HOST_CAR} {KEPT} --env.max-steps 100 --steps 8k", EVALUATE],
     "lock-replay-learned": [f"train {LOCK} {KEPT} --replay.features inverse-dynamics --steps 3k", EVALUATE],
     "host-lake-replay-learned": [f"train {LAKE} {KEPT} --replay.features inverse-dynamics --steps 4k", EVALUATE],
+    # The deep learner, with an explorer and without, and ranked episodes.
+    "point-mass-deep": [f"train PointMass-v0 --algo pcpg-deep {SHORT}", EVALUATE],
+    "point-mass-sac": [f"train PointMass-v0 --algo sac {SHORT}", EVALUATE],
+    "point-mass-deep-cover": [f"train PointMass-v0 --algo pcpg-deep --explore.cover 4 {SHORT}", EVALUATE],
+    "host-lake-deep": [f"train {LAKE} --algo pcpg-deep {SHORT}", EVALUATE],
+    "host-lake-ranked": [f"train {LAKE} --algo ppo-ranked {TINY}", EVALUATE],
+    "rooms-ranked": [f"train Rooms-v0 --algo ppo-ranked {TINY}", EVALUATE],
+    "killed-deep": [f"kill train PointMass-v0 --algo pcpg-deep {SHORT}", "resume run", EVALUATE],
     # What a look chose.
     "host-lake-auto": [f"train {LAKE} --steps 20k", EVALUATE],
     # The task learned on what another run explored.
