@@ -256,7 +256,7 @@ def questions_for(name: str, number: int) -> Iterator[tuple[str, Asked]]:
         yield "status", ask_status
         yield "again", lambda path, said: ANSWERS[kind](path, Few(), said)  # it changes the folder
         return
-    yield from QUESTIONS.items()
+    yield from ((asked, ask) for asked, ask in QUESTIONS.items() if asked != "certify" or kind == "pcpg-replay")
     if number % 20 == 0:
         yield "page", ask_page
     yield "resume", ask_resume  # last: it changes the folder

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 import pcpg
-from pcpg.algorithms import ALGORITHMS, Presets
+from pcpg.algorithms import ALGORITHMS
 from pcpg.api import RunWarning
-from pcpg.config import ConfigError, from_plain
+from pcpg.config import ConfigError
 from pcpg.run_config import RunConfig
 from pcpg.runs.errors import FolderTaken, NotARun
 from pcpg.runs.metrics import read_metrics
@@ -43,24 +43,6 @@ def test_the_public_names_are_there() -> None:
     assert pcpg.envs.make is pcpg.make
     with pytest.raises(AttributeError, match="no attribute 'tarin'"):
         _ = pcpg.tarin
-
-
-def test_the_lines_of_the_readme_run_as_they_are(
-    tiny: Tiny, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    blocks = re.findall(r"^```python\n(.*?)^```", README.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
-    assert blocks, "the README shows no Python"
-    assert "pcpg.train(" in blocks[0]
-    # The same lines with fewer and smaller rounds: that PC-PG solves the lock has its own test.
-    for algo in ("pcpg", "ppo", "ppo-rnd"):
-        known = ALGORITHMS[algo]
-        small = from_plain(known.settings, tiny(algo)["agent"], "agent", known.presets.compiled)
-        monkeypatch.setitem(ALGORITHMS, algo, known._replace(home=Presets(small, small)))
-    names: dict[str, Any] = {}
-    exec(compile(blocks[0], str(README), "exec"), names)
-    returns = names["run"].evaluate().mean_return
-    assert len(returns) == names["run"].config.seeds
-    assert str(returns) in capsys.readouterr().out
 
 
 def test_a_run_gives_policies_covers_and_weights(run: pcpg.Run) -> None:

@@ -88,7 +88,9 @@ def commands(run: Path, config: Path) -> Iterator[list[str]]:
         if isinstance(command, Group):
             yield from ([name, word] for word in ("nope", "", "--nope", "\udcff"))
             for member, home in command.members.items():
-                kind: Any = command.load(home)
+                module, _, kind = home.partition(":")
+                found: Any = getattr(__import__(module, fromlist=[kind]), kind)
+                kind = found if isinstance(found, type) else found.flags  # of a claim
                 yield from wrong([name, member], Part(kind).sections()[0].flags, [])
         elif not isinstance(command, FreeCommand):
             module, _, kind = command.home.partition(":")

@@ -198,7 +198,7 @@ def test_the_help_of_train_depends_on_environment_and_algorithm(cli: Cli) -> Non
     ):
         assert flag in default
     assert "--features" in default and "--explore.max-policies" not in default and "--help-all" in default
-    assert len(default.splitlines()) <= 60
+    assert len(default.splitlines()) <= 64
     whole = cli("train", "--help-all").out
     assert "--explore.max-policies" in whole and "--budget" not in whole
     ppo = cli("train", "CombinationLock-v0", "--algo", "ppo", "--help-all").out

@@ -36,6 +36,7 @@ DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *sorted(path for path in DOCS.rglob("*.md") if "_build" not in path.parts)]
 NAMES = [str(path.relative_to(ROOT)) for path in PAGES]
 
+DEEP = {"learn": {"hidden": [8], "batch": 8, "updates": 1.0}, "explore": {"num_features": 16, "updates": 1.0}}
 SMALL = {"ppo": {"num_updates": 2, "num_episodes": 64}, "explore": {"max_policies": 3}, "exploit": {"num_rounds": 1}}
 """Settings of the library's environments where a page leaves them to the defaults, which take minutes.
 
@@ -170,6 +171,8 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pcpg.train("CombinationLock-v0", horizon=5, config=SMALL, out=folder / "runs/first")
     # A cover of one policy needs no updates, of which the program would take long to compile.
     pcpg.train("Maze-v0", size=10, config={"explore": {"max_policies": 1}}, out=folder / "runs/maze")
+    box = {"config": DEEP, "steps": 1_000, "reward": False}
+    pcpg.train("PointMass-v0", "pcpg-deep", **box, out=folder / "runs/box")
     logged(folder / "poor.npz")
     return folder
 
@@ -355,6 +358,7 @@ def test_the_commands_of_a_page_exist_with_their_flags(
 def missing_package(env_id: str) -> str | None:
     """The package that an environment needs and that is not installed here."""
     needs = {"bsuite:": "bsuite", "gymnax:": "gymnax", "gymnasium:MiniGrid": "minigrid"}
+    needs["gymnasium:pcpg_lab.envs.levels:"] = "minigrid"
     names = (package for start, package in needs.items() if env_id.startswith(start))
     return next((name for name in names if importlib.util.find_spec(name) is None), None)
 

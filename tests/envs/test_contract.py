@@ -125,14 +125,18 @@ class Listing(Good):
     options: list = dataclasses.field(default_factory=list)
 
 
-@dataclasses.dataclass
-class Thawed:
-    length: int = 3
+class Plain(Good):
+    """Without the line of a dataclass."""
+
+    __dataclass_params__ = None
 
 
-@pytest.mark.parametrize("env", [Loose(), Thawed()])
-def test_options_that_can_change_are_caught(env):
-    refused(env, "must be a frozen dataclass")
+def test_what_is_no_environment_is_said_to_be_none():
+    refused(Loose(), "expected a gymnasium.Env, its class, or a function that makes one, got <")
+
+
+def test_options_that_can_change_are_caught():
+    refused(Plain(), "must be a frozen dataclass")
 
 
 def test_an_option_that_cannot_be_hashed_is_caught():

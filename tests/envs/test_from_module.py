@@ -221,7 +221,8 @@ def test_a_stranger_cannot_say_that_this_user_made_a_run(
         assert asked(cli("evaluate", made, *PLAY))
     note.unlink()
     note.symlink_to("/dev/zero")
-    assert asked(cli("evaluate", made, *PLAY))
+    answer = cli("evaluate", made, *PLAY)
+    assert answer.code == 2 and "made-here: is a link, not a plain file, and is not followed" in answer.err
 
 
 def test_where_no_secret_can_be_kept_trust_is_asked_for(

@@ -83,6 +83,7 @@ def test_a_claim_does_not_import_what_a_run_below_its_folder_names(name: str, tm
     module, _, claim = EXPERIMENTS[name].partition(":")
     claim = getattr(importlib.import_module(module), claim)
     flags = claim.flags(out=str(tmp_path / "out"))
+    pytest.importorskip("minigrid") if name == "levels" else None
     cell = next(claim.cells(flags, []))
     config = json.loads(json.dumps(cell.config.resolved().to_json())) | {"env": HOSTILE, "env_options": {}}
     RunFolder.create(tmp_path / "out" / "runs" / cell.name, config)

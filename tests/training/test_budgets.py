@@ -16,6 +16,7 @@ from pcpg.budget import Budget, Limits, read_steps, read_time
 from pcpg.config import ConfigError
 from pcpg.envs.deep_sea import DeepSea
 from pcpg.presets import preset
+from pcpg.run_config import RunConfig
 from pcpg.runs.documents import write_json
 from pcpg.runs.folder import CONFIG, RunFolder
 from pcpg.runs.metrics import read_metrics
@@ -84,7 +85,7 @@ def test_without_a_budget_the_settings_are_what_they_were() -> None:
     env = pcpg.make("gymnasium:CartPole-v1")
     config = preset("gymnasium:CartPole-v1", "pcpg")
     assert config.sized(env, Limits()).explore.max_policies == 10
-    assert "limits" not in pcpg.api.RunConfig("Chain-v0", "ppo", preset("Chain-v0", "ppo")).to_json()
+    assert "limits" not in RunConfig("Chain-v0", "ppo", preset("Chain-v0", "ppo")).to_json()
 
 
 def test_a_budget_that_holds_no_two_episodes_is_refused() -> None:
