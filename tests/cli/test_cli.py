@@ -494,6 +494,15 @@ def test_progress_says_whether_the_reward_was_met() -> None:
     assert display.reward == "reward met by 1 of 2 seeds, first after 12k steps"
 
 
+def test_what_a_learner_knows_of_its_reward_is_told_as_it_is() -> None:
+    display = Display(Console(file=io.StringIO(), force_terminal=True), "a run")
+    known = {"seed": 0, "env_steps": 900, "return": None, "phase": "explore", "met": 0, "met_at": -1}
+    display(progress_of(1, records=[known]))
+    assert display.reward == "reward not met yet"
+    display(progress_of(2, records=[known | {"env_steps": 2600, "return": 99.0, "met": 2, "met_at": 2100}]))
+    assert display.reward == "reward met, first after 2.1k steps", "in its first round with a return"
+
+
 def test_a_baseline_shows_no_cover() -> None:
     records = [{"seed": 0, "phase": "exploit", "env_steps": 10, "return": 1.0}]
     text = screen(progress_of(2, records=records))

@@ -143,9 +143,14 @@ class Display:
         return status(progress, max(0.0, self.end - now))
 
     def _note_reward(self, progress: "Progress") -> None:
-        """Remember when each seed's returns first rose above those of its first round."""
+        """Remember when each seed met its reward: as its records say, or when returns first rose above its first ones."""
         for record in progress.records:
             seed, returns = record["seed"], [record.get(name) for name in ("return", "train/return")]
+            if "met_at" in record:
+                self.first.setdefault(seed, 0.0)
+                if record["met_at"] >= 0:
+                    self.met.setdefault(seed, record["met_at"])
+                continue
             known = [value for value in returns if value is not None]
             if known and max(known) > self.first.setdefault(seed, min(known)):
                 self.met.setdefault(seed, record["env_steps"])
