@@ -143,7 +143,7 @@ class Display:
         return status(progress, max(0.0, self.end - now))
 
     def _note_reward(self, progress: "Progress") -> None:
-        """Remember when each seed met its reward: as its records say, or when returns first rose above its first ones."""
+        """Remember when each seed met its reward: as its records say, or by returns above those of its first round."""
         for record in progress.records:
             seed, returns = record["seed"], [record.get(name) for name in ("return", "train/return")]
             if "met_at" in record:
