@@ -9,8 +9,10 @@ pipe, a full and a read-only disk.
 
 import argparse
 import contextlib
+import importlib
 import json
 import os
+import pkgutil
 import random
 import shutil
 import signal
@@ -222,10 +224,21 @@ def kill_at_random(name: str, root: Path, kills: int, rng: random.Random, second
     return done, wrong
 
 
+def import_everything() -> None:
+    """Import all that a run imports, so that no process that is killed spends its time on it."""
+    import pcpg
+    import pcpg_lab
+
+    for package in (pcpg, pcpg_lab):
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            with contextlib.suppress(ImportError):  # of an extra that is not installed
+                if not module.name.endswith("__main__"):
+                    importlib.import_module(module.name)
+
+
 def kills(count: int, root: Path, names: list[str], seed: int) -> tuple[int, list[str]]:
     """Kill runs of all kinds, so many times in all; how many kills there were and what went wrong."""
-    import pcpg_lab.claims.lock  # noqa: F401  everything that a run imports
-
+    import_everything()
     rng, wrong, total = random.Random(seed), [], 0
     for name in names:
         times, twice = [], []
