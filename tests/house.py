@@ -52,7 +52,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "api": TRAINING | {"run", "policy", "elsewhere", "new_run"},
     "pcpg": TRAINING | {"run", "callbacks", "api", "elsewhere", "reports"},  # the public names
     "reports": {"config", "runs", "algorithms", "state", "envs"},
-    "play": GROUND | {"runs", "run", "api", "training"},
+    "play": GROUND | {"runs", "run", "api", "training", "reports"},
     "hub": TRAINING | {"policy", "reports", "run"},
     "theory": set(),  # the lazy alias of pcpg_theory
     "cli": TRAINING | {"pcpg", "api", "run", "reports", "play", "elsewhere", "new_run"},

@@ -27,7 +27,23 @@ WRONG_CALLS = [
     (dict(env=CART, policy_kwargs={"net_arch": [64]}), '{"hidden": ...}'),
     (dict(env=CART, policy="MlpPolicy"), "networks follow from the spaces"),
     (dict(env=CART, callback=print), "observer="),
-    (dict(env=CART, buffer_size=10_000), 'algo="pcpg-replay"'),
+    (dict(env=CART, buffer_size=10_000), '"sac" keep all data'),
+    (dict(env=CART, algo="sac", learning_rate=1e-3), 'config={"learn": {"learning_rate": ...}}'),
+    (dict(env=CART, algo="sac", gamma=0.9), 'config={"learn": {"discount": ...}}'),
+    (dict(env=CART, algo="sac", ent_coef="auto"), 'config={"learn": {"entropy": ...}}'),
+    (dict(env=CART, algo="sac", tau=0.005), 'config={"learn": {"tau": ...}}'),
+    (dict(env=CART, algo="sac", gradient_steps=1), 'config={"learn": {"updates": ...}}'),
+    (dict(env=CART, algo="pcpg-replay", learning_rate=1e-3), "nothing, this algorithm has no such setting"),
+    (dict(env=CART, n_epochs=4), '{"num_epochs": ...}'),
+    (dict(env=CART, num_steps=128), '{"num_episodes": ...}'),
+    (dict(env=CART, clip_range=0.1), '{"clip_eps": ...}'),
+    (dict(env=CART, vf_coef=0.5), '{"value_coef": ...}'),
+    (dict(env=CART, target_kl=0.01), "it is fixed here"),
+    (dict(env=CART, anneal_lr=True), "it is fixed here"),
+    (dict(env=CART, exploration_fraction=0.1), "explore by a bonus"),
+    (dict(env=CART, reset_num_timesteps=False), 'pcpg.resume(run, total_steps="+500k")'),
+    (dict(env=CART, progress_bar=True), "quiet=True"),
+    (dict(env=LOCK, num_envs=8), "side by side"),
     (dict(env=CART, env_kwargs={"size": 3}), "the options themselves"),
     (dict(env=CART, total_step=1000), "here: total_steps"),
     (dict(env=CART, observers=print), "here: observer"),
@@ -56,21 +72,36 @@ def test_a_call_in_the_words_of_another_library_gets_one_line_with_ours(
 
 
 WRONG_COMMANDS = [
-    (["train", CART, "--total-timesteps", "100000"], "did you mean --steps for --total-timesteps"),
-    (["train", CART, "--learning-rate", "1e-3", "--algo", "ppo"], "did you mean --ppo.learning-rate"),
+    (["train", CART, "--total-timesteps", "100000"], "here: --steps 500k"),
+    (["train", CART, "--learning-rate", "1e-3", "--algo", "ppo"], "here: --ppo.learning-rate"),
+    (["train", CART, "--algo", "sac", "--learning-rate", "1e-3"], "here: --learn.learning-rate"),
+    (["train", CART, "--algo", "ppo", "--num-steps", "128"], "here: --ppo.num-episodes"),
+    (["train", CART, "--algo", "ppo", "--num_minibatches", "4"], "here: --ppo.minibatch-size"),
+    (["train", CART, "--algo", "ppo", "--update-epochs", "4"], "here: --ppo.num-epochs"),
+    (["train", CART, "--algo", "ppo", "--clip-coef", "0.2"], "here: --ppo.clip-eps"),
+    (["train", CART, "--algo", "ppo", "--ent-coef=0.01"], "here: --ppo.entropy-coef"),
+    (["train", CART, "--num-envs", "4"], "here: --env.num-envs 16"),
+    (["train", CART, "--cuda", "False"], "JAX_PLATFORMS"),
+    (["train", CART, "--wandb-project-name", "x"], "here: --log wandb"),
+    (["train", CART, "--env", "X"], "the first word"),
+    (["train", CART, "-n", "100000"], "here: --steps 500k"),
     (["train", CART, "--env-id", "X"], "here: the first word: pcpg train ENV"),
     (["train", CART, "--track"], "here: --log wandb"),
     (["train", CART, "--capture-video"], "here: pcpg video RUN afterwards"),
-    (["train", CART, "--device", "cuda"], "did you mean --devices"),
+    (["train", CART, "--device", "cuda"], "here: the environment variable JAX_PLATFORMS"),
     (["train", CART, "--n-envs", "4"], "here: --env.num-envs 16"),
     (["train", CART, "--save-path", "x"], "here: --out runs/mine"),
     (["train", CART, "--tensorboard-log", "x"], "here: --log tensorboard"),
     (["train", CART, "--eval-freq", "100"], "observer=... from Python"),
     (["train", "CartPole-v1"], "did you mean 'gymnasium:CartPole-v1'"),
-    (["learn", CART], "unknown command 'learn'"),
+    (["learn", CART], "did you mean 'train'"),
     (["train", CART, "--algo", "PPO"], "did you mean 'ppo'"),
     (["evaluate"], "Missing from pcpg evaluate: DIR"),
-    (["enjoy", "runs/x"], "unknown command 'enjoy'"),
+    (["enjoy", "runs/x"], "did you mean 'evaluate'"),
+    (["play", "runs/x"], "did you mean 'video'"),
+    (["test", "runs/x"], "did you mean 'evaluate'"),
+    (["plot", "runs/x"], "did you mean 'report'"),
+    (["run", CART], "did you mean 'train'"),
 ]
 
 
@@ -88,6 +119,7 @@ def test_a_command_in_the_words_of_another_library_gets_one_line_with_ours(
     ("name", "said"),
     [
         ("PPO", 'here: pcpg.train(env, "ppo")'),
+        ("SAC", 'here: pcpg.train(env, "sac")'),
         ("make_vec_env", "num_envs=16"),
         ("evaluate_policy", "run.evaluate(episodes=100)"),
         ("tarin", "here: train"),
@@ -97,6 +129,10 @@ def test_a_command_in_the_words_of_another_library_gets_one_line_with_ours(
 def test_a_name_of_another_library_leads_to_ours(name: str, said: str) -> None:
     with pytest.raises(AttributeError, match=re.escape(said)):
         getattr(pcpg, name)
+
+
+def test_the_number_of_wrong_calls_and_commands_is_that_of_the_page() -> None:
+    assert len(WRONG_CALLS) + len(WRONG_COMMANDS) >= 70
 
 
 def test_an_option_that_the_environment_declares_is_its_own() -> None:

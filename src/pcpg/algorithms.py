@@ -204,7 +204,7 @@ ENDS = {
     "found": "exploration found what it was looking for",
     "budget": "the budget was used up",
     "target": "the target was reached",
-    "reward": "the reward alone was enough",
+    "reward": "training stayed with the reward",
 }
 """Why exploration ended, by the word that summary.json has."""
 

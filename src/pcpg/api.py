@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from pcpg.algorithms import Algo, taking_data
+from pcpg.algorithms import ALGORITHMS, Algo, taking_data
 from pcpg.bonuses.protocol import upgraded
-from pcpg.config import ConfigError, checked, from_plain
+from pcpg.config import ConfigError, checked, from_plain, setting_paths
 from pcpg.elsewhere import own_keywords, refuse_elsewhere
 from pcpg.envs.adapters.names import LOCAL, is_own_function, workers_on
 from pcpg.envs.given_reward import Reward
@@ -170,7 +170,9 @@ def exploit(
     check_loggers(loggers)
     folder = run.folder if isinstance(run, Run) else RunFolder.open(Path(run))
     given, trust = (run.given, trust or run.trust) if isinstance(run, Run) else (Given(), trust)
-    refuse_elsewhere("exploit", env_options, own_keywords(exploit), declared_options(folder.config["env"]))
+    row = ALGORITHMS.get(folder.config["algo"])
+    settings = [] if row is None else setting_paths(row.settings)
+    refuse_elsewhere("exploit", env_options, own_keywords(exploit), declared_options(folder.config["env"]), settings)
     path = _path(out)
     with given.used(folder):
         defaults = exploit_defaults(folder, trust)
@@ -226,7 +228,7 @@ def load(
 
 @checked
 def resume(
-    path: str | os.PathLike[str],
+    path: Run | str | os.PathLike[str],
     *,
     reward: Reward | None = None,
     env_fn: EnvFn | None = None,
@@ -248,8 +250,8 @@ def resume(
     New limits extend any run, even a finished one: `total_steps="+500k"` adds 500,000 steps to those used.
 
     Args:
-        path: the run folder.
-        reward, env_fn, features, network: as in `load`.
+        path: the run folder, or the run.
+        reward, env_fn, features, network: as in `load`; by default what the run was given.
         total_steps: new total of environment steps per seed, or with a plus sign the steps to add.
         max_time: new time limit for the whole run, or with a plus sign the time to add.
         until: a mean return at which a seed ends.
@@ -268,6 +270,9 @@ def resume(
         True
     """
     given = Given(env_fn, features, network)
+    if isinstance(path, Run):
+        given = Given(*(new or old for new, old in zip(given, path.given, strict=True)))
+        path, reward, trust = path.path, reward or path.reward, trust or path.trust
     folder = _open(path, given)
     if total_steps is not None or max_time is not None or until is not None:
         check_trust(folder, trust)

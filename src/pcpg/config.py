@@ -110,6 +110,17 @@ def entries_of(kind: Any) -> dict[str, Entry]:
     return {field.name: Entry(hints[field.name], _default(field)) for field in fields if field.init}
 
 
+def setting_paths(kind: Any, prefix: str = "") -> list[str]:
+    """The dotted names of all settings of a dataclass, those of its parts among them."""
+    found: list[str] = []
+    for name, entry in entries_of(kind).items():
+        if dataclasses.is_dataclass(entry.kind):
+            found += setting_paths(entry.kind, f"{prefix}{name}.")
+        else:
+            found.append(prefix + name)
+    return found
+
+
 def _or_missing(default: object) -> Any:
     return dataclasses.MISSING if default is inspect.Parameter.empty else default
 

@@ -5,12 +5,45 @@ from collections.abc import Callable, Iterable, Mapping
 
 from pcpg.config import ConfigError, nearest
 
+SETTINGS: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("learning_rate", "lr"), ("learning_rate",)),
+    **dict.fromkeys(("batch_size", "minibatch_size", "num_minibatches"), ("minibatch_size", "batch")),
+    **dict.fromkeys(("n_epochs", "update_epochs", "num_epochs"), ("num_epochs", "updates")),
+    **dict.fromkeys(("n_steps", "num_steps", "rollout_fragment_length", "train_batch_size"), ("num_episodes",)),
+    **dict.fromkeys(("clip_range", "clip_coef", "clip_eps"), ("clip_eps",)),
+    **dict.fromkeys(("ent_coef", "entropy_coef", "target_entropy"), ("entropy_coef", "entropy")),
+    **dict.fromkeys(("vf_coef", "value_coef"), ("value_coef",)),
+    **dict.fromkeys(("policy_kwargs", "net_arch", "hidden"), ("hidden",)),
+    **dict.fromkeys(("gamma",), ("gamma", "discount")),
+    **dict.fromkeys(("train_freq", "train_frequency", "gradient_steps", "utd_ratio"), ("updates", "num_updates")),
+    **dict.fromkeys(("n_steps_ahead", "n_step"), ("steps_ahead", "gae_lambda")),
+    **dict.fromkeys(("int_coef", "bonus_coef", "intrinsic_coef"), ("bonus_coef", "coef")),
+    **dict.fromkeys(("norm_obs", "normalize_observations"), ("normalise_observations",)),
+    **dict.fromkeys(("norm_reward", "normalize_reward", "normalize_rewards"), ("normalise_rewards",)),
+    **{name: (name,) for name in ("gae_lambda", "max_grad_norm", "tau")},
+}
+"""By the name elsewhere: the last part of what an algorithm's setting may be called here."""
 
-def _ppo(name: str) -> tuple[str, str]:
-    """A setting of PPO, in Python and as a flag."""
-    return f'config={{"ppo": {{"{name}": ...}}}}', f"--ppo.{name.replace('_', '-')}"
+
+def setting(name: str, paths: Iterable[str]) -> str | None:
+    """The setting, such as "ppo.learning_rate", that is meant by a name elsewhere; None: the algorithm has none."""
+    paths = list(paths)
+    for last in SETTINGS[name]:
+        if same := [path for path in paths if path.rpartition(".")[2] == last]:
+            return min(same, key=lambda path: path.startswith("explore."))  # that of the task, where both have one
+    return None
 
 
+def in_python(path: str) -> str:
+    """A setting as `train` takes it."""
+    *groups, last = path.split(".")
+    inner = f'{{"{last}": ...}}'
+    for group in reversed(groups):
+        inner = f'{{"{group}": {inner}}}'
+    return f"config={inner}"
+
+
+NO_SETTING = "nothing, this algorithm has no such setting"
 STEPS, OUT, SEED = (
     ("total_steps=500_000", "--steps 500k"),
     ('out="runs/mine"', "--out runs/mine"),
@@ -21,30 +54,35 @@ DEVICE = (PLATFORM, PLATFORM)
 LOG = ('loggers=["tensorboard"]', "--log tensorboard")
 WATCH = ("observer=..., called after every round (docs/how-to/callbacks.md)", "observer=... from Python")
 UNTIL = ("until=475.0", "--until 475")
-KEPT = ('algo="pcpg-replay", which keeps all data by itself', "--algo pcpg-replay")
+NOISE = ("nothing: algorithms explore by a bonus or by sampling",) * 2
+FIXED = ("nothing: it is fixed here",) * 2
+TARGETS = ('nothing: targets move by config={"learn": {"tau": ...}}', "nothing: targets move by --learn.tau")
+KEPT = ('nothing: algo="pcpg-replay", "pcpg-deep" or "sac" keep all data', "nothing: --algo sac keeps all data")
 VIDEO = ("run.video() afterwards", "pcpg video RUN afterwards")
 
 NAMES: dict[str, tuple[str, str]] = {
     **dict.fromkeys(("total_timesteps", "timesteps", "num_timesteps", "n_timesteps", "steps"), STEPS),
-    **dict.fromkeys(("learning_rate", "lr"), _ppo("learning_rate")),
-    **dict.fromkeys(("batch_size", "minibatch_size", "num_minibatches"), _ppo("minibatch_size")),
-    **dict.fromkeys(("n_epochs", "update_epochs", "num_epochs"), _ppo("num_epochs")),
-    **dict.fromkeys(("n_steps", "rollout_fragment_length", "train_batch_size"), _ppo("num_episodes")),
-    **dict.fromkeys(("clip_range", "clip_coef", "clip_eps"), _ppo("clip_eps")),
-    **dict.fromkeys(("ent_coef", "entropy_coef"), _ppo("entropy_coef")),
-    **dict.fromkeys(("vf_coef", "value_coef"), _ppo("value_coef")),
-    **dict.fromkeys(("policy_kwargs", "net_arch", "hidden"), _ppo("hidden")),
-    **{name: _ppo(name) for name in ("gamma", "gae_lambda", "max_grad_norm")},
     **dict.fromkeys(("device", "cuda", "gpu"), DEVICE),
     **dict.fromkeys(("n_envs", "num_cpu"), ("num_envs=16", "--env.num-envs 16")),
+    "num_envs": ("nothing: episodes of a compiled environment run side by side", "--env.num-envs 16"),
     **dict.fromkeys(("num_seeds", "n_seeds"), ("seeds=5", "--seeds 5")),
     **dict.fromkeys(("random_seed", "rng"), SEED),
-    **dict.fromkeys(("tensorboard_log", "log", "logger", "tb_log_name"), LOG),
-    **dict.fromkeys(("track", "wandb", "wandb_project_name"), ('loggers=["wandb"]', "--log wandb")),
-    **dict.fromkeys(("callback", "callbacks", "eval_env", "eval_freq", "n_eval_episodes"), WATCH),
+    **dict.fromkeys(("tensorboard_log", "log", "logger", "tb_log_name", "tensorboard"), LOG),
+    **dict.fromkeys(("track", "wandb", "wandb_project_name", "wandb_entity"), ('loggers=["wandb"]', "--log wandb")),
+    **dict.fromkeys(("callback", "callbacks", "eval_env", "eval_freq", "n_eval_episodes", "log_interval"), WATCH),
     **dict.fromkeys(("reward_threshold", "target_reward", "stop_reward"), UNTIL),
-    **dict.fromkeys(("save_path", "log_dir", "output", "run_dir", "exp_name", "run_name", "save_freq"), OUT),
-    **dict.fromkeys(("buffer_size", "learning_starts", "train_freq", "gradient_steps"), KEPT),
+    **dict.fromkeys(
+        ("save_path", "log_dir", "output", "run_dir", "exp_name", "run_name", "save_freq", "save_model"), OUT
+    ),
+    **dict.fromkeys(("buffer_size", "learning_starts", "replay_buffer_class", "replay_buffer_kwargs"), KEPT),
+    **dict.fromkeys(("action_noise", "use_sde", "exploration_fraction", "exploration_final_eps"), NOISE),
+    **dict.fromkeys(("start_e", "end_e", "exploration_initial_eps"), NOISE),
+    **dict.fromkeys(
+        ("target_kl", "clip_range_vf", "clip_vloss", "anneal_lr", "norm_adv", "normalize_advantage"), FIXED
+    ),
+    **dict.fromkeys(("target_update_interval", "target_network_frequency"), TARGETS),
+    **dict.fromkeys(("torch_deterministic",), ("nothing: the same seed gives the same bits",) * 2),
+    "reset_num_timesteps": ('pcpg.resume(run, total_steps="+500k")', "pcpg resume RUN --steps +500k"),
     **dict.fromkeys(("capture_video", "record_video"), VIDEO),
     **dict.fromkeys(("verbose", "progress_bar", "silent"), ("quiet=True", "nothing: progress goes to stderr")),
     **dict.fromkeys(("env_id", "gym_id", "environment"), ("the first argument", "the first word: pcpg train ENV")),
@@ -58,7 +96,8 @@ NAMES: dict[str, tuple[str, str]] = {
 
 LEARNERS = {
     **dict.fromkeys(("PPO", "A2C", "TRPO", "Trainer", "Agent", "Algorithm"), 'pcpg.train(env, "ppo")'),
-    **dict.fromkeys(("DQN", "SAC", "TD3", "DDPG"), "pcpg.train(env), which chooses an algorithm"),
+    **dict.fromkeys(("SAC", "TD3", "DDPG"), 'pcpg.train(env, "sac")'),
+    "DQN": "pcpg.train(env), which chooses an algorithm",
     **dict.fromkeys(("make_vec_env", "DummyVecEnv", "SubprocVecEnv"), "pcpg.train(env, num_envs=16, workers=4)"),
     **dict.fromkeys(("evaluate_policy", "evaluate"), "run.evaluate(episodes=100)"),
     **dict.fromkeys(("check_env",), "pcpg.check_environment(env)"),
@@ -66,8 +105,19 @@ LEARNERS = {
 }
 """Names that are asked for in `pcpg` itself."""
 
+COMMANDS = {
+    **dict.fromkeys(("learn", "fit", "run", "start"), "train"),
+    **dict.fromkeys(("enjoy", "eval", "test", "evaluate_policy"), "evaluate"),
+    **dict.fromkeys(("play", "render", "record", "watch_policy"), "video"),
+    **dict.fromkeys(("plot", "plot_train", "tensorboard", "results"), "report"),
+    **dict.fromkeys(("continue", "load"), "resume"),
+    **dict.fromkeys(("benchmark", "experiment"), "reproduce"),
+    **dict.fromkeys(("list", "ls", "environments"), "envs"),
+}
+"""Commands elsewhere, and ours."""
+
 OF_A_RUN = {
-    "learn": 'pcpg.resume(run, total_steps="+500k")',
+    **dict.fromkeys(("learn", "train", "resume", "fit"), 'pcpg.resume(run, total_steps="+500k")'),
     **dict.fromkeys(("predict", "get_action", "compute_single_action", "act"), "run.policy.act(observation)"),
     **dict.fromkeys(("load", "restore", "set_parameters"), "pcpg.load(folder)"),
     **dict.fromkeys(("returns", "rewards", "metrics", "history", "results"), "run.summary, or run.report()"),
@@ -87,15 +137,27 @@ OF_A_POLICY = {
 POLICIES = ("MlpPolicy", "CnnPolicy", "MultiInputPolicy")
 
 
-def refuse_elsewhere(call: str, names: Iterable[str], own: Iterable[str], declared: Iterable[str] = ()) -> None:
+def refuse_elsewhere(
+    call: str,
+    names: Iterable[str],
+    own: Iterable[str],
+    declared: Iterable[str] = (),
+    settings: Iterable[str] = (),
+) -> None:
     """Refuse keywords of other libraries, and slips in our own, that would else be options of the environment.
 
-    `own` are the keywords of the call, `declared` the options that the environment says it has.
+    `own` are the keywords of the call, `declared` the options that the environment says it has, `settings` the dotted
+    names of what can be set for the algorithm.
     """
+    settings = list(settings)
     for name in names:
         if name in declared:
             continue
-        said = NAMES[name][0] if name in NAMES else nearest(name, own, cutoff=0.8)
+        if name in SETTINGS:
+            path = setting(name, settings)
+            said = in_python(path) if path else NO_SETTING
+        else:
+            said = NAMES[name][0] if name in NAMES else nearest(name, own, cutoff=0.8)
         if said:
             raise ConfigError(f"{call}() has no argument {name!r}; here: {said}")
 
@@ -105,8 +167,15 @@ def own_keywords(function: Callable[..., object]) -> list[str]:
     return [name for name, one in inspect.signature(function).parameters.items() if one.kind is not one.VAR_KEYWORD]
 
 
-def flag_elsewhere(name: str) -> str | None:
-    """What says the same as a flag of another library, named without its dashes; None: unknown."""
+def flag_elsewhere(name: str, settings: Iterable[str]) -> str | None:
+    """What says the same as a flag of another library, named without its dashes; None: unknown.
+
+    `settings` are the dotted names of the flags that there are.
+    """
+    name = {"n": "total_timesteps", "env": "env_id"}.get(name, name)  # as in RL Baselines3 Zoo
+    if name in SETTINGS:
+        path = setting(name, settings)
+        return f"--{path.replace('_', '-')}" if path else NO_SETTING
     return NAMES[name][1] if name in NAMES else None
 
 

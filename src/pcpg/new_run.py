@@ -5,7 +5,7 @@ from typing import Any
 
 from pcpg.algorithms import ALGORITHMS, DEFAULT
 from pcpg.budget import Limits, read_steps, read_time
-from pcpg.config import ConfigError, Json, check_choice, from_plain
+from pcpg.config import ConfigError, Json, check_choice, from_plain, setting_paths
 from pcpg.elsewhere import POLICIES, refuse_elsewhere
 from pcpg.envs.adapters.names import register_function
 from pcpg.envs.registry import declared_options, known_as
@@ -39,8 +39,9 @@ def new_config(
         env_id, env_options = known[0], {**known[1], **env_options}
     else:
         env_id = register_function(env)
-    refuse_elsewhere("train", env_options, keywords, declared_options(env_id))
     chosen: Json = {"algo": DEFAULT if algo == "auto" else algo}
+    settings = setting_paths(ALGORITHMS[chosen["algo"]].settings)
+    refuse_elsewhere("train", env_options, keywords, declared_options(env_id), settings)
     if algo == "auto" and not config and network is None and features == "auto":
         chosen = chosen_by_a_look(env_id, env_options, limits, rest["seed"])
     name = chosen["algo"]

@@ -3,8 +3,12 @@
 import contextlib
 import dataclasses
 import importlib
+import os
 import subprocess
+import sys
+import time
 import typing
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -12,15 +16,18 @@ from typing import Any, Literal
 import gymnasium
 import numpy as np
 
-from pcpg.api import Policy, Run
+from pcpg.api import Policy, Run, RunWarning
 from pcpg.envs import registry
-from pcpg.envs.adapters.names import takes
+from pcpg.envs.adapters.names import is_own_function, takes
 from pcpg.envs.adapters.worker_process import said
 from pcpg.envs.drawing import INK, WHITE, canvas, font
 from pcpg.envs.gymnasium_bridge import FunctionalEnv
 from pcpg.envs.host import EnvironmentFailed, HostEnvironment
+from pcpg.reports.playing import MOST_FRAMES, Playing
 from pcpg.runs.disk import check_output
 from pcpg.runs.errors import MissingExtra, RunError
+from pcpg.runs.folder import RunFolder
+from pcpg.training.trust import made_here
 
 Which = Literal["final", "best", "cover"]
 
@@ -190,6 +197,66 @@ def film(
     frames, _ = record(run, policy, seed, episodes=episodes, greedy=greedy, max_frames=max_frames)
     write_video(frames, path, fps)
     return path
+
+
+WATCHED_STEPS, WATCHED_SECONDS = 1000, 10.0
+"""Limits of the episode on a page."""
+
+
+def portrait(run: Run) -> Playing | None:
+    """An episode of the first seed's newest policy for the page; None where it cannot be played here and now.
+
+    Of a folder that somebody else made, only this library's own environments are built.
+    """
+    is_known = run.trust or is_own_function(run.config.env) or made_here(run.folder)
+    if isinstance(run.env, HostEnvironment) and not is_known:
+        return None
+    try:
+        with contextlib.redirect_stdout(sys.stderr):  # an environment may print
+            try:
+                env, can_draw = playable_env(run, run.config.seed, pictures=True), True
+            except CannotPlay:
+                env, can_draw = playable_env(run, run.config.seed), False
+            with contextlib.closing(env):
+                return _portrait(run, env, can_draw)
+    except Exception:  # whatever it is, the page can do without
+        return None
+
+
+MOST_PORTRAITS = 4
+"""Runs on one page whose policies are seen playing."""
+
+
+def portraits(paths: Sequence[str | os.PathLike[str]]) -> list[Playing | None]:
+    """For each run folder of a page an episode, or None; what is wrong with a folder is the page's to say."""
+    found: list[Playing | None] = []
+    for path in paths[:MOST_PORTRAITS]:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RunWarning)
+            try:
+                found.append(portrait(Run(RunFolder.open(Path(path)))))
+            except (RunError, ValueError):
+                found.append(None)
+    return found
+
+
+def _portrait(run: Run, env: gymnasium.Env, can_draw: bool) -> Playing:
+    policy, began = dataclasses.replace(run.policy), time.monotonic()  # with a stream of random numbers of its own
+    observations, rewards, frames, every = [env.reset(seed=run.config.seed)[0]], [], [], 1
+    limit, is_over, is_cut = run.env.evaluation_env.max_steps, False, False
+    while True:
+        if can_draw and len(rewards) % every == 0:
+            text = f"step {len(rewards)}   return {sum(rewards):.2f}"
+            frames.append(captioned(np.asarray(env.render()), text))
+        if len(frames) > MOST_FRAMES:
+            frames, every = frames[::2], 2 * every
+        if is_over or is_cut:
+            return Playing(np.stack([policy.encode(one) for one in observations]), np.array(rewards), is_cut, frames)
+        observation, reward, terminated, truncated, _ = env.step(policy.act(observations[-1]))
+        observations.append(observation)
+        rewards.append(float(reward))
+        is_over = bool(terminated or truncated or len(rewards) >= limit)
+        is_cut = not is_over and (len(rewards) >= WATCHED_STEPS or time.monotonic() - began > WATCHED_SECONDS)
 
 
 def captioned(picture: np.ndarray, text: str) -> np.ndarray:

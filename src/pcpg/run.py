@@ -47,8 +47,8 @@ from pcpg.training.trust import check_trust, environment_of
 
 EVALUATION_ROUND = 2**30
 """A stream of random numbers that no round of training uses."""
-VIDEO = "pcpg.play:film"
-"""Loaded when a video is asked for."""
+VIDEO, PORTRAIT = "pcpg.play:film", "pcpg.play:portrait"
+"""Loaded when a video or a report is asked for."""
 
 
 class RunWarning(UserWarning):
@@ -274,7 +274,7 @@ class Run:
 
     def report(self, out: str | os.PathLike[str] | None = None) -> Path:
         """Write the report as one HTML page, by default report.html in the run folder; its path."""
-        return write_report([self.path], out)[0]
+        return write_report([self.path], out, [load(PORTRAIT)(self)])[0]
 
     def video(
         self,

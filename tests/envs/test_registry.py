@@ -51,7 +51,7 @@ def test_an_unknown_id_names_itself_the_nearest_and_all_valid_ones(env_id: str, 
     with pytest.raises(UnknownEnvironment) as raised:
         make(env_id)
     message = str(raised.value)
-    assert message.startswith(f"unknown environment {env_id!r}; did you mean {nearest!r}? Valid ids: ")
+    assert message.startswith(f"unknown environment {env_id!r}; did you mean {nearest!r}? Your own are FILE.py:NAME ")
     assert all(entry.id in message for entry in spec())
 
 

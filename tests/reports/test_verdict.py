@@ -1,13 +1,20 @@
 """The verdict: sentences from measured numbers, and nothing where nothing is known."""
 
+import ast
 import dataclasses
+import inspect
+import shlex
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from pcpg.algorithms import ENDS, Shown
+import pcpg
+from pcpg.algorithms import ALGORITHMS, ENDS, Shown
+from pcpg.cli.flags import parse
+from pcpg.cli.train import Resume
+from pcpg.cli.train_flags import read_general
 from pcpg.envs import make
 from pcpg.reports.page import final_return, overview_row
 from pcpg.reports.read import RunData
@@ -196,7 +203,7 @@ def test_seeds_that_disagree_are_counted() -> None:
 def test_a_baseline_is_told_to_explore() -> None:
     run = run_of([], [-0.33], algo="ppo", ended="")
     assert verdict(run).command == (
-        "pcpg train CombinationLock-v0 --env.horizon 2 --algo pcpg --seeds 1 --steps 9k --out runs/mine-explore"
+        "pcpg train CombinationLock-v0 --env.horizon 2 --algo pcpg --seeds 1 --steps 100k --out runs/mine-explore"
     )
 
 
@@ -212,3 +219,126 @@ def test_a_run_on_a_function_s_environment_is_told_in_python() -> None:
         'pcpg.train(Door, "pcpg", total_steps="9k", seeds=1, out="runs/mine-features", max_steps=8, '
         "features='random-mlp')"
     )
+
+
+# Every algorithm and every outcome: no two sentences contradict, and the command that follows can be run.
+
+WORDS = {
+    "pcpg": ("grown", "full", "budget", "reward"),
+    "pcpg-bonus": ("grown", "full", "budget"),
+    "pcpg-replay": ("quiet", "found", "budget", "target"),
+    "pcpg-deep": ("budget", "target"),
+}
+"""Why the exploration of an algorithm may end; that of the others never begins."""
+OUTCOMES = {  # the returns of the rounds of each seed, the last that of its final policy
+    "solved": [[0, 0, 4], [0, 4, 4]],
+    "solved from the start": [[4, 4, 4]],
+    "solved by a seed": [[0, 0, 4], [0, 0, 0], [0, 0, 1]],
+    "met": [[0, 1, 1], [0, 0, 2]],
+    "never met": [[0, 0, 0], [0, 0, 0]],
+    "never met by one seed": [[0, 0, 0]],
+    "paid": [[0, 0, 0]],
+}
+WORLDS = {
+    "lock": ("CombinationLock-v0", {"horizon": 2}),
+    "class": ("python:my_envs.Door", {"max_steps": 8}),
+    "module": ("gymnasium:my_envs:Door-v0", {}),
+    "maze": ("Maze-v0", {"size": 4}),
+}
+STORIES = [
+    (algo, outcome, world, word, state)
+    for algo in ALGORITHMS
+    for outcome in OUTCOMES
+    for world in WORLDS
+    for word in WORDS.get(algo, ("",))
+    for state in ("finished", "unfinished", "failed")
+    if not (word == "found" and "never" in outcome) and (world == "maze") == (outcome == "paid")
+]
+
+
+def told(algo: str, outcome: str, world: str, word: str, state: str) -> RunData:
+    """A run with this outcome, in the shape in which the algorithm leaves it."""
+    env, options = WORLDS[world]
+    seeds, explores = OUTCOMES[outcome], algo in WORDS and word != "reward"
+    run = run_of([], [float(own[-1]) for own in seeds], ended=word, algo=algo, env=env, options=options)
+    phases = ["explore" if explores else "exploit"] * 2 + ["exploit"]
+    records = {
+        seed: [
+            {"phase": phase, "env_steps": 3000 * (at + 1), "return": float(own[at]), "coverage": 0.5}
+            for at, phase in enumerate(phases)
+        ]
+        for seed, own in enumerate(seeds)
+    }
+    covers = {}
+    if explores and algo != "pcpg-deep":
+        none = np.zeros((2, 0))
+        covers = {
+            seed: Shown(np.ones(2) / 2, none, tuple(np.full(4, own[at]) for at in range(2)))
+            for seed, own in enumerate(seeds)
+        }
+    summary = run.summary if state != "unfinished" else None
+    failed = {0: "its environment raised"} if state == "failed" else {}
+    return dataclasses.replace(run, records=records, covers=covers, summary=summary, failed=failed)
+
+
+@pytest.mark.parametrize("algo", ALGORITHMS)
+def test_whatever_came_out_no_two_sentences_contradict_and_the_command_can_be_run(algo: str) -> None:
+    stories = [story for story in STORIES if story[0] == algo]
+    assert len(stories) >= 50
+    for story in stories:
+        _, outcome, world, word, state = story
+        run = told(*story)
+        found = verdict(run)
+        said = " ".join(found.said)
+        final = [own[-1] for own in OUTCOMES[outcome]]
+        is_met, solved = max(map(max, OUTCOMES[outcome])) > 0, sum(value > 3.5 for value in final)
+        never = [line for line in found.said if "never reached" in line]
+        if world == "maze":
+            assert "pays no reward" in said and not never and "first met" not in said, story
+        else:
+            assert bool(never) == (not is_met), (story, said)
+        assert ("first met" in said or "Every episode returned" in said) <= is_met, (story, said)
+        if world == "lock":
+            assert f"Solved in {solved} of {len(final)} seed" in said, (story, said)
+        explores = algo in WORDS
+        assert ("xploration" in said) <= explores and (" cover" in said.lower()) <= bool(run.covers), (story, said)
+        assert said.count("Exploration ended") <= 1 and str(found).count("Next: ") == bool(found.command), story
+        if state == "unfinished":
+            assert found.advice == "finish the run" and "ended" not in said, story
+        elif state == "failed":
+            assert found.advice == "retry the failed seeds", story
+        elif world == "maze":
+            assert found.advice == ("explore longer" if word in ("full", "budget") else ""), (story, found)
+        elif (world == "lock" and solved == len(final)) or (is_met and world != "lock") or word == "target":
+            assert not found.command, (story, found)
+        else:
+            assert found.command and ("longer" in found.advice) == (is_met or word in ("full", "budget")), (
+                story,
+                found,
+            )
+        if found.command:
+            check_runs(found.command, run)
+
+
+def check_runs(command: str, run: RunData) -> None:
+    """Refuse a command or call that is not whole: it is read as the program would read it."""
+    env, is_trusted = run.config["env"], not run.config["env"].startswith("gymnasium:")
+    if env.startswith("python:"):
+        [call] = [node for node in ast.walk(ast.parse(command)) if isinstance(node, ast.Call)]
+        given = {word.arg: ast.unparse(word.value) for word in call.keywords}
+        function = {"pcpg.train": pcpg.train, "pcpg.resume": pcpg.resume}[ast.unparse(call.func)]
+        inspect.signature(function).bind(*call.args, **given)
+        assert "Door" in (given.get("env_fn"), ast.unparse(call.args[0])) and "runs/mine" in command
+        return
+    program, name, *words = shlex.split(command)
+    assert program == "pcpg"
+    if name == "resume":
+        asked = parse(Resume, words, "pcpg resume")
+        assert asked.dir == "runs/mine" and asked.trust == (not is_trusted), command
+        assert bool(asked.steps) == (run.summary is not None and not run.failed)
+    else:
+        general = read_general(words)
+        assert name == "train" and general.flags.environment == env and general.flags.out.startswith("runs/mine-")
+        assert general.flags.seeds == len(run.seeds) and general.flags.steps
+        is_other = general.flags.algo != run.config["algo"] or general.features.features != run.config["features"]
+        assert is_other and not any(word.startswith("-") for word in general.unknown), command

@@ -43,6 +43,8 @@ LAYOUT, LAYOUT_SHARE = 8, 0.15
 """Entries, or share of a picture, beyond which a first observation that differs from the next shows another layout."""
 PAYS = 0.05
 """Minimum share of random episodes with something good for which a task begins with its reward."""
+SLOW = 500
+"""Steps per second below which processes that play side by side are recommended."""
 SIZES = (0.1, 10.0)
 """Range of the largest observation entry within which observations are not normalised."""
 REWARD_FIRST, REWARD_TRIED = 0.3, 0.15
@@ -119,7 +121,9 @@ def look_and_choose(name: str, options: Mapping[str, object], most_steps: int = 
     env, options, played, said = limited(name, options)
     found = _looked_at(env, seed, most_steps - played)
     is_on_host = isinstance(env, HostEnvironment)
-    notices = env.notices if is_on_host else ()
+    notices = [*env.notices] if is_on_host else []
+    if is_on_host and found.steps_per_second < SLOW and not options.get("workers"):
+        notices.append("steps take long: --workers 8 (workers=8) plays episodes in eight processes")
     return Looked(found, choose(found) if is_on_host else None, options, played + found.env_steps, [*said, *notices])
 
 

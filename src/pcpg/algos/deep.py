@@ -288,7 +288,7 @@ class DeepAgent(Bound[Own]):
         return self._over(state) if why == "time" else state
 
     def ended(self, state: State) -> str:
-        if self.world.assets is not None and self.config.budget <= 1:
+        if state.own.explorer is None:
             return ""
         if not state.is_done:
             return "exploring"

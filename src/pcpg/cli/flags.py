@@ -201,9 +201,9 @@ def _advice(unknown: Sequence[str], flags: Sequence[Flag]) -> str:
     """Suggestions for unknown flags."""
     paths, said = {flag.path: flag.name for flag in flags}, ""
     for word in (word.partition("=")[0] for word in unknown if is_flag(word)):
-        near = meant(word.removeprefix("--").replace("-", "_"), paths)
-        known = flag_elsewhere(word.removeprefix("--").replace("-", "_")) if near not in paths else None
-        said += f"; did you mean {paths[near]} for {word}?" if near else f"; here: {known}" if known else ""
+        name = word.lstrip("-").replace("-", "_")
+        near, known = meant(name, paths), flag_elsewhere(name, paths)
+        said += f"; here: {known}" if known else f"; did you mean {paths[near]} for {word}?" if near else ""
     return said
 
 

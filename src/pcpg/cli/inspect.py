@@ -144,8 +144,11 @@ class Report:
         if self.out and Path(self.out).is_dir():
             raise Mistake(f"{self.out} is a folder: give a file, as in {self.out}/report.html")
         with loading(console):
+            from pcpg.play import portraits
             from pcpg.reports.page import write_report
-        path, runs = write_report(self.dirs, self.out or None)
+
+            playing = portraits(self.dirs)
+        path, runs = write_report(self.dirs, self.out or None, playing)
         for run in runs:
             for note in run.notes:
                 say(console, f"{run.path}: {note}", "yellow")

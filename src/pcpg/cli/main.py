@@ -27,6 +27,7 @@ from rich.table import Table
 from pcpg.cli.display import STOPPED, answers_apart, loading, print_json
 from pcpg.cli.flags import HELP, Mistake, parse
 from pcpg.config import nearest
+from pcpg.elsewhere import COMMANDS as ELSEWHERE
 from pcpg.runs.errors import DiskFull, MemoryFull, RunError
 from pcpg.training.display import printable, reader_has_gone
 
@@ -94,7 +95,9 @@ def run_command(arguments: list[str], console: Console) -> int:
 def _check_command(group: str, name: str, valid: Iterable[str]) -> None:
     if name not in valid:
         shown = repr(f"pcpg {group} {name}" if group else name)
-        raise Mistake(f"unknown command {shown}; did you mean {nearest(name, valid)!r}? Valid: {', '.join(valid)}")
+        hint = ELSEWHERE.get(name, "") if not group else ""
+        near = hint or nearest(name, valid)
+        raise Mistake(f"unknown command {shown}; did you mean {near!r}? Valid: {', '.join(valid)}")
 
 
 def _judge(error: Exception) -> tuple[str | None, int]:

@@ -1,11 +1,12 @@
 """`pcpg watch`: the report of a run that is going on, for a browser on this machine.
 
 It serves what it renders and no file: the page, and a stamp that changes after each round, at which the page loads
-itself again. The report is read as `pcpg report` reads it, so nothing that the folder names is imported.
+itself again. It is the page of `pcpg report`, so nothing that needs trust is imported.
 """
 
 import dataclasses
 import html
+import json
 import threading
 from collections.abc import Callable
 from http import HTTPStatus
@@ -26,12 +27,11 @@ SECONDS = 2
 """Between two looks of a page at the stamp."""
 RENEW = f"""<script>
 (() => {{
-  let first = null;
+  const shown = STAMP;
   setInterval(async () => {{
     try {{
       const now = await (await fetch("/stamp", {{cache: "no-store"}})).text();
-      if (first !== null && now !== first) location.reload();
-      first = now;
+      if (now !== shown) location.reload();
     }} catch {{ document.title = "not running: " + document.title.replace("not running: ", ""); }}
   }}, {1000 * SECONDS});
 }})();
@@ -121,6 +121,7 @@ class Page:
 
     def text(self) -> str:
         """The page."""
+        from pcpg.play import portraits
         from pcpg.reports.page import render
         from pcpg.reports.read import read_run
 
@@ -128,8 +129,8 @@ class Page:
             stamp = self.stamp()
             if self.rendered[0] != stamp:
                 try:
-                    text = render([read_run(self.path)])
+                    text = render([read_run(self.path)], portraits([self.path]))
                 except RunError as error:  # between two files of a round, or damaged
                     text = f"<!DOCTYPE html><title>pcpg</title><body><p>{html.escape(str(error))}</p></body></html>"
-                self.rendered = (stamp, text.replace("</body>", f"{RENEW}</body>"))
+                self.rendered = (stamp, text.replace("</body>", f"{RENEW.replace('STAMP', json.dumps(stamp))}</body>"))
             return self.rendered[1]

@@ -170,15 +170,18 @@ def complete_options(env_id: str, options: Mapping[str, object]) -> dict[str, ob
 
 def _entry(env_id: str) -> Entry:
     if env_id not in _ENTRIES:
+        meant = _meant(str(env_id))
         raise UnknownEnvironment(
-            f"unknown environment {env_id!r}; did you mean {_meant(str(env_id))!r}? Valid ids: {', '.join(_ENTRIES)}; "
-            "ids from other libraries have a prefix, as in gymnasium:FrozenLake-v1; your own are FILE.py:NAME"
+            f"unknown environment {env_id!r}{f'; did you mean {meant!r}?' if meant else '.'} Your own are FILE.py:NAME "
+            f"or MODULE:NAME, other libraries have a prefix, as in gymnasium:FrozenLake-v1. Ids: {', '.join(_ENTRIES)}"
         )
     return _ENTRIES[env_id]
 
 
 def _meant(env_id: str) -> str | None:
     """The likely meaning of an unknown id: one of Gymnasium's without its prefix, or the nearest of ours."""
+    if env_id.endswith(".py"):
+        return f"{env_id}:NAME"
     before, colon, name = env_id.rpartition(":")
     if colon and before not in ADAPTERS and sources(before) and re.fullmatch(r".+-v\d+", name):
         return f"gymnasium:{env_id}"  # registered in a module of that name
@@ -193,7 +196,8 @@ def _meant(env_id: str) -> str | None:
         theirs = similar_id(name)
     except ImportError:
         theirs = None
-    return f"gymnasium:{theirs}" if theirs else nearest(env_id, _ENTRIES)
+    part = next((ours for ours in _ENTRIES if env_id.casefold() in ours.casefold()), None)
+    return f"gymnasium:{theirs}" if theirs else part or nearest(env_id, _ENTRIES, cutoff=0.6)
 
 
 def _describe(env_id: str, entry: Entry) -> EnvironmentSpec:

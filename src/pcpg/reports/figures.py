@@ -7,7 +7,7 @@ import contextlib
 import io
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -131,9 +131,19 @@ def new_figure(rows: int, columns: int, *, width: float, height: float, **option
 
 
 def curve_chart(
-    name: str, curves: list[Curve], styles: list[int], label: str, caption: str, *, limits: Range = None
+    name: str,
+    curves: list[Curve],
+    styles: list[int],
+    label: str,
+    caption: str,
+    *,
+    limits: Range = None,
+    met: Sequence[float | None] = (),
 ) -> Figure:
-    """Curves of several runs with their intervals, told apart by colour, dashes and markers."""
+    """Curves of several runs with their intervals, told apart by colour, dashes and markers.
+
+    `met` has for each the steps after which its reward was first met.
+    """
     figure, axis = new_chart()
     ends: list[str] = []
     labels = run_labels([curve.run for curve in curves])
@@ -152,6 +162,15 @@ def curve_chart(
             axis.axvline(over, color=style.color, lw=0.8, ls=(0, (2, 2)), alpha=0.8)
             place = axis.get_xaxis_transform()
             axis.text(over, 1.0, " exploration ends", transform=place, fontsize=6.5, color=style.color, va="bottom")
+    for steps, index in zip(met, styles, strict=False):
+        if steps is not None:
+            color = STYLES[index % len(STYLES)].color
+            axis.axvline(steps, color=color, lw=0.8, ls=(0, (1, 2)), alpha=0.8)
+            place = axis.get_xaxis_transform()
+            axis.text(
+                steps, 0.97, "reward first met ", transform=place, fontsize=6.5, color=color, va="top", rotation=90
+            )
+            ends.append(f"the reward was first met after {steps_text(steps)} steps")
     axis.set(xlabel="environment steps per seed, including roll-ins", ylabel=label, ylim=limits)
     axis.locator_params(axis="x", nbins=6)
     axis.xaxis.set_major_formatter(lambda value, _: steps_text(value))

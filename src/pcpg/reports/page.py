@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pcpg.reports.figures import drawing
+from pcpg.reports.playing import Playing
 from pcpg.reports.read import RunData, read_run
 from pcpg.reports.sections import groups_of, section_of
 from pcpg.reports.statistics import Interval, interval_of, solved_share
@@ -22,9 +23,13 @@ FEW_SEEDS = 5
 
 
 def write_report(
-    paths: Sequence[str | os.PathLike[str]], out: str | os.PathLike[str] | None = None
+    paths: Sequence[str | os.PathLike[str]],
+    out: str | os.PathLike[str] | None = None,
+    playing: Sequence[Playing | None] = (),
 ) -> tuple[Path, list[RunData]]:
     """Write the report of one or more run folders; the path of the page and what was read.
+
+    `playing` has an episode of each run for its picture, if at all.
 
     Without `out` the report of one run lies in its folder, that of several in report.html here.
     """
@@ -33,13 +38,13 @@ def write_report(
     target = Path(out) if out is not None else (Path(paths[0]) if len(paths) == 1 else Path()) / "report.html"
     check_output(target, GENERATOR)
     runs = [read_run(Path(path)) for path in paths]
-    page = render(runs)
+    page = render(runs, playing)
     make_folder(target.parent)
     write_file(target, page.encode("utf-8", "replace"))
     return target, runs
 
 
-def render(runs: Sequence[RunData]) -> str:
+def render(runs: Sequence[RunData], playing: Sequence[Playing | None] = ()) -> str:
     """The page as text; the same runs give the same page."""
     import jinja2
 
@@ -53,6 +58,7 @@ def render(runs: Sequence[RunData]) -> str:
         undefined=jinja2.StrictUndefined,
     )
     named = list(enumerate(zip(runs, run_labels(runs), strict=True)))
+    episodes = [*playing, *[None] * len(runs)]
     with drawing():
         context = {
             "title": title(runs),
@@ -63,7 +69,7 @@ def render(runs: Sequence[RunData]) -> str:
             "has_success": any(run.solved_return is not None for run in runs),
             "has_few_seeds": any(len(run.seeds) < FEW_SEEDS for run in runs),
             "groups": groups_of(runs),
-            "runs": [section_of(run, label, index) for index, (run, label) in named],
+            "runs": [section_of(run, label, index, episodes[index]) for index, (run, label) in named],
         }
     return environment.get_template("report.html.j2").render(context)
 

@@ -20,10 +20,11 @@ class Met(NamedTuple):
     paid: int  # episodes of exploration that met it
     episodes: int  # that are known one by one
     is_plain: bool  # whether returns tell episodes with reward from those without
+    always: float | None  # the one return that was ever seen, where it is a reward or solves the task
 
     @property
     def is_met(self) -> bool:
-        return any(at is not None for at in self.at.values())
+        return self.always is not None or any(at is not None for at in self.at.values())
 
 
 def met(run: RunData) -> Met:
@@ -31,10 +32,19 @@ def met(run: RunData) -> Met:
     episodes = cover_returns(run)
     nothing = _nothing(run, episodes)
     at = {seed: _first(run, seed, nothing) for seed in run.records}
+    always = nothing if not any(step is not None for step in at.values()) else None
+    always = always if always is not None and (always > 0 or run.solved) else None
     begun = [rows[0]["env_steps"] for rows in run.records.values() if rows]
     at_once = bool(begun) and all(step is not None and step <= max(begun) for step in at.values())
     paid = 0 if nothing is None else int((episodes > nothing + SAME).sum())
-    return Met(at, at_once, paid, len(episodes), nothing is not None)
+    return Met(at, at_once, paid, len(episodes), nothing is not None, always)
+
+
+def first_met(run: RunData) -> float | None:
+    """The steps after which the median seed that met the reward met it; None: none did, or all at once."""
+    found = met(run)
+    steps = [step for step in found.at.values() if step is not None]
+    return None if run.is_reward_free or found.at_once or not found.is_plain or not steps else float(np.median(steps))
 
 
 def cover_returns(run: RunData) -> np.ndarray:
@@ -66,4 +76,5 @@ def _first(run: RunData, seed: int, nothing: float | None) -> int | None:
         own = next(known, np.zeros(0)) if row.get("phase") == "explore" else np.zeros(0)
         if max([*_means(row), *own], default=-np.inf) > nothing + SAME:
             return row["env_steps"]
-    return None
+    is_met = rows and run.final_returns.get(seed, -np.inf) > nothing + SAME
+    return rows[-1]["env_steps"] if is_met else None

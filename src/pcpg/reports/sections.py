@@ -10,7 +10,9 @@ from pcpg.algorithms import ALGORITHMS
 from pcpg.envs.registry import UnknownEnvironment, spec
 from pcpg.reports import visits
 from pcpg.reports.figures import Figure, Range, curve_chart, growth_chart, weights_chart
+from pcpg.reports.playing import Playing, playing_figure
 from pcpg.reports.read import RunData, settings_of
+from pcpg.reports.reward import first_met
 from pcpg.reports.statistics import Curve, certify, iqm_curve, success_curve
 from pcpg.reports.text import NONE, duration, number, repeat
 from pcpg.reports.verdict import cells_of, verdict
@@ -56,14 +58,15 @@ def _comparisons(own: list[RunData], name: str) -> list[Figure]:
 
     def add(metric: str, curves: list[Curve | None], label: str, caption: str, limits: Range = None) -> None:
         there = [(curve, look) for curve, look in zip(curves, looks, strict=True) if curve is not None]
-        # A curve of returns that are all 0 says nothing; a share of 0 does.
-        if there and (limits is not None or any(np.any(curve.band.value) for curve, _ in there)):
+        if there:
             found, styles = map(list, zip(*there, strict=True))
-            figures.append(curve_chart(f"{name}-{metric}", found, styles, label, caption, limits=limits))
+            first = [first_met(curve.run) for curve in found] if metric == "return" else []
+            figures.append(curve_chart(f"{name}-{metric}", found, styles, label, caption, limits=limits, met=first))
 
     bands = "Interquartile mean over seeds, with its 95% bootstrap interval"
     caption = f"{bands}. During exploration the newest policy is a cover member and need not seek reward."
-    add("return", [iqm_curve(run, "return") for run in own], "return of the newest policy", caption)
+    returns = [None if run.is_reward_free else iqm_curve(run, "return") for run in own]
+    add("return", returns, "return of the newest policy", caption)
     threshold = own[0].solved_return
     if threshold is not None:
         solved = [success_curve(run, threshold) for run in own]
@@ -90,7 +93,7 @@ def _looks(algos: list[str]) -> list[int]:
 # runs
 
 
-def section_of(run: RunData, label: str, index: int) -> dict[str, object]:
+def section_of(run: RunData, label: str, index: int, playing: Playing | None = None) -> dict[str, object]:
     """Everything that the page says of one run."""
     name, config = f"run-{index + 1}", json.dumps(run.config, indent=2)
     return {
@@ -105,6 +108,7 @@ def section_of(run: RunData, label: str, index: int) -> dict[str, object]:
         "has_cover": bool(run.covers),
         "has_success": run.solved_return is not None,
         "has_cells": any(cells_of(run, seed) for seed in run.seeds),
+        "playing": playing_figure(f"{name}-playing", playing, run.seeds[0]),
         "cover": _cover(run, name),
         "visits": _visits(run, name),
         "times": _times(run),

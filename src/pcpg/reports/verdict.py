@@ -8,7 +8,7 @@ from collections import Counter
 from typing import NamedTuple
 
 from pcpg.algorithms import DEFAULT, ENDS
-from pcpg.envs.adapters.names import is_own_function
+from pcpg.envs.adapters.names import is_on_host, is_own_function
 from pcpg.reports.read import RunData, settings_of
 from pcpg.reports.reward import cover_returns, met
 from pcpg.reports.statistics import solved_share
@@ -46,7 +46,7 @@ def verdict(run: RunData) -> Verdict:
 def _result(run: RunData) -> str:
     returns = list(run.final_returns.values())
     if run.is_reward_free:
-        return "This environment pays no reward; the cover is the result."
+        return f"This environment pays no reward; {'the cover' if run.covers else 'what it visited'} is the result."
     if not returns:
         return ""
     if run.solved_return is None:
@@ -62,6 +62,8 @@ def _reward(run: RunData) -> str:
     if run.is_reward_free or run.source:
         return ""
     found = met(run)
+    if found.always is not None:
+        return f"Every episode returned {number(found.always)}."
     if not found.is_met:
         of = f"Exploration never reached the reward (0 of {found.episodes:,} episodes)."
         return of if found.episodes else "Training never reached a reward: every round returned the same."
@@ -140,25 +142,28 @@ def _certainty(run: RunData) -> str:
 
 def _next(run: RunData) -> tuple[str, str]:
     """What to try next, and how; empty if nothing follows."""
-    if run.source:
-        return "", ""
     if run.summary is None:
         return "finish the run", _resume(run)
     if run.failed:
         return "retry the failed seeds", _resume(run, retry=True)
-    steps, is_cut = run.steps_per_seed, any(word in CUT_SHORT for word in run.ends.values())
+    if run.source:
+        return "", ""  # its steps follow from the run that it learns from
+    env, steps = str(run.config["env"]), run.steps_per_seed
+    is_cut = any(word in CUT_SHORT for word in run.ends.values())
     if run.is_reward_free:
         cells = [own for seed in run.seeds if (own := cells_of(run, seed))]
         is_whole = bool(cells) and all(own.seen >= own.possible for own in cells)
         return ("explore longer", _resume(run, more=steps)) if is_cut and not is_whole else ("", "")
-    if run.solved == len(run.seeds):
+    if run.solved == len(run.seeds) or set(run.ends.values()) == {"target"}:
         return "", ""
     if met(run).is_met:
         return ("train longer", _resume(run, more=steps)) if run.solved_return is not None else ("", "")
     if is_cut:
         return "explore longer", _resume(run, more=steps)
-    if not run.has_explored and not any(run.ends.values()):
-        return "explore first", _again(run, "explore", steps, algo=DEFAULT)
+    if not run.has_explored and run.config.get("looked", {}).get("chose"):
+        return "train longer", _resume(run, more=steps)  # a look found no algorithm that would explore better
+    if not run.has_explored:
+        return "explore first", _again(run, "explore", max(steps, LEAST), algo="auto" if is_on_host(env) else DEFAULT)
     settings = settings_of(run.config)
     if settings is None or settings.takes_features:
         features = "fourier" if run.config["features"] == "random-mlp" else "random-mlp"

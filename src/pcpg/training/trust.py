@@ -46,19 +46,18 @@ def check_trust(folder: RunFolder, trust: bool) -> None:
 def asks_for(folder: RunFolder) -> str | None:
     """What needs trust before this run can play; None: nothing."""
     module = outside_module(folder.config["env"], folder.config.get("env_options", {}))
-    return None if module is None or _is_mine(folder) else module
+    return None if module is None or made_here(folder) else module
 
 
 def vouched(folder: RunFolder) -> RunFolder:
     """A run with a note that this user made it: its module needs no trust here as long as it does not change."""
-    module = outside_module(folder.config["env"], folder.config.get("env_options", {}))
     with contextlib.suppress(RunError, OSError):  # without it trust will be asked for
-        if module is not None and (note := _note(folder, _secret(make=True))):
+        if is_adapted(folder.config["env"]) and (note := _note(folder, _secret(make=True))):
             write_file(folder.path / MADE_HERE, note)
     return folder
 
 
-def _is_mine(folder: RunFolder) -> bool:
+def made_here(folder: RunFolder) -> bool:
     """Whether the note in a folder is this user's, for this environment and the module as it is now."""
     with contextlib.suppress(RunError, OSError):
         note = _note(folder, _secret(make=False))
@@ -68,11 +67,12 @@ def _is_mine(folder: RunFolder) -> bool:
 
 def _note(folder: RunFolder, secret: bytes) -> bytes:
     """A code that only this user can write: nothing else in the folder is believed. Empty: the module is unknown."""
-    files = sources_of(folder.config["env"])
-    if not files or len(files) > 1000:
+    env, options = folder.config["env"], folder.config.get("env_options", {})
+    files = sources_of(env)
+    if len(files) > 1000 or is_own_function(env) or (not files and outside_module(env, options) is not None):
         return b""
     hashes = {str(path): hashlib.sha256(read_file(path)).hexdigest() for path in files}
-    what = [folder.config["env"], folder.config.get("env_options", {}), hashes]
+    what = [env, options, hashes]
     return hmac.digest(secret, json.dumps(what, sort_keys=True).encode(), "sha256").hex().encode()
 
 
