@@ -201,7 +201,7 @@ ENDS = {
     "grown": "the cover stopped growing",
     "full": "the cover is full",
     "quiet": "no reachable state promised anything new",
-    "found": "exploration found what it was looking for",
+    "found": "the reward was met often enough to learn from",
     "budget": "the budget was used up",
     "target": "the target was reached",
     "reward": "training stayed with the reward",

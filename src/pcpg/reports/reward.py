@@ -72,6 +72,9 @@ def _first(run: RunData, seed: int, nothing: float | None) -> int | None:
     if nothing is None:
         return rows[0]["env_steps"] if rows else None
     known = iter(run.covers[seed].returns if seed in run.covers else ())
+    explored = [row["env_steps"] for row in rows if row.get("phase") == "explore"]
+    if run.ends.get(seed) == "found" and explored:  # in episodes that measured no policy
+        rows = [*rows[: len(explored) - 1], {"env_steps": explored[-1], "return": np.inf}]
     for row in rows:
         own = next(known, np.zeros(0)) if row.get("phase") == "explore" else np.zeros(0)
         if max([*_means(row), *own], default=-np.inf) > nothing + SAME:

@@ -77,7 +77,8 @@ def _reward(run: RunData) -> str:
         return f"Reward first met after {span_text(steps, steps_text)} steps, in {many}{others}."
     if found.at_once:
         return ""  # from the first round on: there was nothing to find
-    when = ", while learning the task" if found.episodes else ""
+    is_late = found.episodes and not any(word == "found" for word in run.ends.values())
+    when = ", while learning the task" if is_late else ""
     return f"Reward first met after {span_text(steps, steps_text)} steps{when}{others}."
 
 
