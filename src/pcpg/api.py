@@ -103,18 +103,17 @@ def train(
         ([2], (2,))
     """
     check_loggers(loggers)
-    limits, options = limits_of(total_steps, max_time, until), dict(feature_options or {})
+    path, limits, options = _path(out), limits_of(total_steps, max_time, until), dict(feature_options or {})
     rest = {"seed": seed, "seeds": seeds, "lanes": lanes, "feature_seed": feature_seed}
     algo = cast(Algo, taking_data()[0]) if data is not None and algo == "auto" else algo
     made = new_config(env, algo, limits, features, options, network, config, env_options, rest, own_keywords(train))
     with workers_on(on):
-        return _train(_started(made, data, out, quiet), observer, loggers, quiet=quiet, progress=progress, trust=True)
+        return _train(_started(made, data, path, quiet), observer, loggers, quiet=quiet, progress=progress, trust=True)
 
 
-def _started(config: RunConfig, data: PathOrNone, out: PathOrNone, quiet: bool) -> RunFolder:
+def _started(config: RunConfig, data: PathOrNone, path: Path, quiet: bool) -> RunFolder:
     """The folder of a new run, whose plan is told."""
-    config, path = config.resolved(), _path(out)
-    config = config if data is None else begun_with(config, os.fspath(data))
+    config = config.resolved() if data is None else begun_with(config.resolved(), os.fspath(data))
     folder = start_run(config, path)
     if not quiet:
         tell(*plan(config, path))
