@@ -77,6 +77,8 @@ PICTURE: dict[str, Any] = {"shape": (64, 64, 3), "kind": "image", "observed": (0
     ("seen", "algo", "begins_with_reward"),
     [
         ({}, "pcpg", True),  # it is paid for every step that it lasts
+        ({"is_continuous": True}, "pcpg-deep", False),  # paid or not
+        (PICTURE | {"layout": 1000.0, "is_continuous": True, "shape": (210, 160, 3)}, "pcpg", True),
         ({"kind": "one-hot", "shape": (500,), "distinct": 365}, "pcpg-replay", False),
         ({"differs_after_reset": False, "distinct": 60}, "pcpg-replay", False),
         ({"distinct": 60, "again": 0.9}, "pcpg-replay", False),  # from other starts to the same places

@@ -255,7 +255,7 @@ LOCK = "CombinationLock-v0"
         (("train", LOCK, "--ppo.lr", "1e-3"), "did you mean --ppo.learning-rate for --ppo.lr?"),
         (("train", LOCK, "--budget", "1000"), "did you mean --steps for --budget?"),
         (("train", LOCK, "--sedes", "3"), "did you mean --seeds for --sedes?"),
-        (("train", "gymnasium:ALE/Pong-v5"), "pip install 'ale-py'"),
+        (("train", "gymnasium:ALE/Pong-v5"), "pip install 'pcpg[atari]'"),
         (("train", "gymnasium:Nothing-like-it-v0"), "gymnasium:my_package:Nothing-like-it-v0"),
         (("resume",), "Missing from pcpg resume: DIR"),
         (("resume", "absent"), "absent: no such folder"),

@@ -85,6 +85,10 @@ def test_an_environment_of_gymnax_keeps_the_contract():
     ("env_id", "package"),
     [
         ("gymnasium:ALE/Pong-v5", "ale_py"),
+        ("gymnasium:dm_control/hopper-hop-v0", "shimmy"),
+        ("gymnasium:PointMaze_Open-v3", "gymnasium_robotics"),
+        ("gymnasium:FetchPush-v4", "gymnasium_robotics"),
+        ("gymnasium:HandReach-v3", "gymnasium_robotics"),
         ("gymnasium:MiniGrid-DoorKey-6x6-v0", "minigrid"),
         ("bsuite:deep_sea/0", "bsuite"),
         ("gymnax:DeepSea-bsuite", "gymnax"),

@@ -152,6 +152,8 @@ def test_what_making_an_environment_would_import_is_known_before(env: str, optio
 PATHS = {
     "gymnasium:ALE/Pong-v5": "ale_py",
     "gymnasium:ALE-Pong-v5": "ale_py",
+    "gymnasium:dm_control/cartpole-swingup-v0": "shimmy",
+    "gymnasium:FetchReach-v4": "gymnasium_robotics",
     "gymnasium:BabyAI/GoToRedBall-v0": "minigrid",
     "gymnasium:MiniGrid/Empty-5x5-v0": "minigrid",
     "gymnasium:MiniGrid-Empty-5x5-v0": "minigrid",

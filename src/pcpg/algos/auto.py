@@ -6,7 +6,8 @@
 | layouts that differ at every reset, and random actions find         | `pcpg` that stays with the reward          |
 | something good in one episode of twenty, or more                    |                                            |
 | layouts that differ at every reset                                  | `ppo-ranked`                               |
-| random actions find something good in one episode of twenty         | `pcpg` that begins with the reward         |
+| random actions find something good in one episode of twenty, and    | `pcpg` that begins with the reward         |
+| are chosen from a list                                              |                                            |
 | observations that repeat, or have at most four entries, apart from  | `pcpg-replay`, which ignores the noise     |
 | entries of noise                                                    |                                            |
 | pictures of more than 16,384 entries                                | `pcpg` that begins with the reward         |
@@ -73,7 +74,7 @@ def choose(found: Look) -> Choice:
     if changes:
         because = "every reset changes the layout, so whole episodes are ranked and imitated"
         return Choice("ppo-ranked", _sizes(found), because)
-    if found.good >= PAYS:
+    if found.good >= PAYS and not (found.is_continuous and is_small):
         return Choice("pcpg", _first(found, REWARD_FIRST), "random actions earn reward, so the reward comes first")
     lasting = found.entries - len(found.noise)
     if found.noise and lasting and (lasting <= FEW or repeats) and found.can_keep:
@@ -83,7 +84,8 @@ def choose(found: Look) -> Choice:
     if not is_small:
         because = f"observations have {found.entries:,} entries, so the reward is tried before a cover is built"
         return Choice("pcpg", _first(found, REWARD_TRIED), because)
-    return Choice("pcpg-deep", {}, "random actions find nothing good, and observations never repeat")
+    why = "actions are real numbers" if found.good >= PAYS else "random actions find nothing good"
+    return Choice("pcpg-deep", {}, f"{why}, and observations never repeat")
 
 
 def _changes(found: Look) -> bool:

@@ -14,7 +14,7 @@ from pcpg.engine.program import Program
 from pcpg.engine.rollout import Rollout, rollout
 from pcpg.envs.host import HostEnvironment
 from pcpg.envs.protocol import Environment
-from pcpg.envs.spaces import Image
+from pcpg.envs.spaces import Box, Image
 from pcpg.kernel.policies import can_list
 from pcpg.policies.distributions import for_space
 from pcpg.policies.networks import ActorCritic, init_actor_critic
@@ -59,6 +59,7 @@ class Look(NamedTuple):
     by_action: float  # share of the reward's variance that the action alone explains; 1 where the reward never varies
     good: float  # share of the episodes that met something good: see `_good`
     return_error: float  # standard error of the mean return
+    is_continuous: bool = False  # whether actions are real numbers
     can_keep: bool = True  # whether actions are few enough, or their grid, to compare all of them: kept data do
     again: float = 1.0  # share of the steps whose observation, noise left out, was met in another episode too
     layout: float = 0.0  # entries of few values, or of a picture, in which one first observation differs from the next
@@ -136,6 +137,7 @@ def measured(env: Environment, data: Played | Rollout, seconds: float) -> Look:
         noise=noise,
         by_action=explained,
         return_error=float(returns.std() / np.sqrt(len(returns))),
+        is_continuous=isinstance(env.action_space, Box),
         can_keep=can_list(env.action_space, GRID),
         again=again,
         layout=_layout(env, seen, first),

@@ -158,8 +158,8 @@ def gymnasium_env(name: str, options: Json) -> Any:
     if ":" in name and not re.fullmatch("[^:]+:[^:]+", name):
         raise InvalidOption(f"{name!r} is no id of Gymnasium: expected one such as CartPole-v1 or my_package:MyEnv-v0")
     package = gymnasium_package(name).name
-    if package == "ale_py":
-        gymnasium.register_envs(importlib.import_module(package))
+    if package in ("ale_py", "gymnasium_robotics", "shimmy"):
+        gymnasium.register_envs(importlib.import_module(package))  # importing it is what registers them
     if package == "minigrid" and name not in gymnasium.registry:
         importlib.import_module(package).register_minigrid_envs()
     if ":" not in name and name not in gymnasium.registry:

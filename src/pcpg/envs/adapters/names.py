@@ -48,17 +48,22 @@ class Package(NamedTuple):
 
 GYMNASIUM = Package("gymnasium", "gymnasium")
 REGISTERING = {
-    "MiniGrid": Package("minigrid", "pcpg[minigrid]"),
-    "BabyAI": Package("minigrid", "pcpg[minigrid]"),
-    "ALE": Package("ale_py", "ale-py"),
+    "(MiniGrid|BabyAI)[-/]": Package("minigrid", "pcpg[minigrid]"),
+    "ALE[-/]": Package("ale_py", "pcpg[atari]"),
+    "dm_control[-/]": Package("shimmy", "pcpg[dmc]"),
+    "(Point|Ant)Maze_|Fetch|Hand(Reach|Manipulate)|AdroitHand|FrankaKitchen": Package(
+        "gymnasium_robotics", "pcpg[robotics]"
+    ),
 }
-"""Packages that register environments with Gymnasium, by how their ids begin."""
+"""Packages that register environments with Gymnasium, by how their ids begin: a regular expression."""
 
 
 def gymnasium_package(name: str) -> Package:
-    """The package behind an id of Gymnasium: named before its colon, told by its first word, or Gymnasium itself."""
+    """The package behind an id of Gymnasium: named before its colon, told by its beginning, or Gymnasium itself."""
     module, colon, _ = name.partition(":")
-    return Package(module, "") if colon else REGISTERING.get(re.split("[-/]", name)[0], GYMNASIUM)
+    if colon:
+        return Package(module, "")
+    return next((package for start, package in REGISTERING.items() if re.match(start, name)), GYMNASIUM)
 
 
 class Adapter(NamedTuple):
