@@ -169,10 +169,9 @@ def exploit(
     check_loggers(loggers)
     folder = run.folder if isinstance(run, Run) else RunFolder.open(Path(run))
     given, trust = (run.given, trust or run.trust) if isinstance(run, Run) else (Given(), trust)
-    row = ALGORITHMS.get(folder.config["algo"])
+    row, path = ALGORITHMS.get(folder.config["algo"]), _path(out)
     settings = [] if row is None else setting_paths(row.settings)
     refuse_elsewhere("exploit", env_options, own_keywords(exploit), declared_options(folder.config["env"]), settings)
-    path = _path(out)
     with given.used(folder):
         defaults = exploit_defaults(folder, trust)
         run_config = exploit_config(
