@@ -26,7 +26,7 @@ SEEN, MINIBATCH, UPDATE = (
 )
 RANDOM_FEATURES, OF_TASK, OF_PAIRS = (
     ("learners/test_random_features.py",),
-    ("algos/test_deep_task.py",),
+    ("algos/test_deep.py",),
     ("kernel/test_pairs.py",),
 )
 REWARD_FREE, EPISODIC, BEST = ("theory/test_reward_free.py",), ("bonuses/test_e3b.py",), ("bonuses/test_ranked.py",)

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from pcpg.algos import deep_learn
-from pcpg.algos.deep_learn import FEWEST_BEST, best_places, scores, task_of
+from pcpg.algos.deep_learn import FEWEST_BEST, LONG_TARGETS, SHORT_TARGETS, Task, best_places, scores, task_of
 from pcpg.algos.deep_play import no_members
 from pcpg.algos.deep_settings import DeepConfig, DeepExploreConfig
-from pcpg.envs.spaces import Box
+from pcpg.envs.spaces import Box, Discrete
 from pcpg.learners.novelty import fitted
 from pcpg.learners.off_policy import init_learner, init_params, policy_of
 from pcpg.learners.transitions import Episodes, Transitions
@@ -52,6 +52,7 @@ CASES = {
         False,
     ),
     "a place pays every step": (np.arange(400).reshape(4, 100) > 350, [0, 0, 0, 0], [0, 0, 0, 1], False, False),
+    "every step costs and no goal is met": ([np.full(n, -1) for n in (9, 9, 9, 9)], [0] * 4, [0] * 4, False, False),
     "every step costs until the goal": (
         [np.full(n, -1) for n in (9, 9, 5, 9)],
         [0, 0, 1, 0],
@@ -79,31 +80,79 @@ def test_what_a_success_is(case):
     assert np.abs(task.reward).max() <= 1 + 1e-6
 
 
-def test_a_cost_until_the_goal_is_learned_as_a_reward_at_it_whose_values_lie_between_0_and_1():
-    task = task_of(kept([np.full(9, -1), np.full(4, -1)], [0, 1]), 0.9)
-    assert task.reward.tolist() == [0.0] * 12 + [1.0] and task.high == 1.0 and task.scale == 1.0
-    dense = task_of(kept(list(np.arange(400).reshape(4, 100) > 350), [0] * 4), 0.9)
-    assert dense.high == pytest.approx(10) and dense.low == 0
+# Bounds, scores and the best episodes, exactly.
+
+GAMMA = 0.9
 
 
-def test_episodes_are_ranked_by_what_they_earned_beyond_what_their_start_promises():
-    starts = np.linspace(-1, 1, 200)
-    promised = 3 * starts + starts**2
-    gained = np.where(np.arange(200) == 3, 0.5, 0.0)
-    data = kept([np.array([0.0, one]) for one in promised + gained], np.ones(200), starts)
-    found = scores(data, data.column("reward"), 1.0, starts[:, None])
-    assert found.argmax() == 3 and np.abs(np.delete(found, 3)).max() < 0.3 * found[3]
-    few = kept([np.array([one]) for one in promised[-8:]], np.ones(8), starts[-8:])
-    assert scores(few, few.column("reward"), 1.0, starts[-8:, None]).argmax() == 7, "too few to tell"
+def kept_of(rewards: list[list[float]], terminates: list[bool], starts: list[float] | None = None) -> Transitions:
+    kept, lengths = Transitions(Box(-9.0, 9.0, (1,)), Discrete(2)), np.array([len(one) for one in rewards], np.int32)
+    seen = [np.full((n + 1, 1), start, "f4") for n, start in zip(lengths, starts or [0.0] * len(lengths), strict=True)]
+    ends = np.zeros(lengths.sum(), bool)
+    ends[np.cumsum(lengths) - 1] = terminates
+    actions = np.arange(lengths.sum(), dtype=np.int32) % 2
+    flat = np.concatenate(rewards).astype(np.float32)
+    kept.add(Episodes(np.concatenate(seen), actions, flat, ends, lengths, np.zeros(len(lengths), np.int8)))
+    return kept
 
 
-def test_the_best_places_are_whole_episodes_above_average_and_few_of_the_others():
-    score = np.concatenate([np.arange(10, 0, -1.0), np.full(90, -1.0)])
-    data = kept([np.zeros(100)] * 100, np.zeros(100))
-    assert best_places(data, score, 4_000).tolist() == list(range(FEWEST_BEST)), "ten are above average"
-    better = np.concatenate([np.arange(60, 0, -1.0), np.full(40, -1.0)])
-    assert len(best_places(data, better, 4_000)) == 4_000
-    assert len(best_places(data, better, 500)) == 500
+def found(rewards: list[list[float]], terminates: list[bool]) -> Task:
+    return task_of(kept_of(rewards, terminates), GAMMA)
+
+
+def test_where_every_step_costs_an_end_is_a_success_and_what_is_learned_from() -> None:
+    task = found([[-2.0] * 3, [-2.0] * 5], [True, False])
+    assert task.success.tolist() == [True, False] and task.ends and task.is_met and not task.is_dense
+    assert task.reward.tolist() == [0, 0, 1, 0, 0, 0, 0, 0] and task.scale == 1.0
+    assert (task.low, task.high) == (0.0, 1.0) and task.steps_ahead(0) == LONG_TARGETS
+
+
+def test_where_every_step_pays_lasting_longer_than_the_shortest_is_a_success() -> None:
+    task = found([[2.0] * 3, [2.0] * 5, [2.0] * 3], [True, False, True])
+    assert task.success.tolist() == [False, True, False] and not task.ends
+    assert task.reward.tolist() == [1.0] * 11 and task.scale == 2.0
+    assert task.low == 0.0 and task.high == pytest.approx(1 / (1 - GAMMA))
+
+
+def test_among_few_rewards_one_above_zero_and_above_the_usual_is_a_success() -> None:
+    task = found([[0.0, 0.0, 4.0], [0.0, 0.0], [0.0, -8.0]], [True, False, True])
+    assert task.success.tolist() == [True, False, False] and task.ends
+    np.testing.assert_allclose(task.reward, [0, 0, 0.5, 0, 0, 0, -1])
+    assert task.low == pytest.approx(-1 / (1 - GAMMA)) and task.high == 0.5, "a success ends the episode"
+    usual = found([[1.0] * 4, [1.0, 1.0, 1.0, 3.0]], [False, False])
+    assert usual.success.tolist() == [False, True], "what is paid most often says nothing"
+    assert not usual.ends and usual.high == pytest.approx(1 / (1 - GAMMA)) and usual.steps_ahead(0) == SHORT_TARGETS
+
+
+def test_an_episode_is_scored_by_what_it_earned_beyond_what_its_start_promises() -> None:
+    rng = np.random.default_rng(0)
+    starts, luck = rng.normal(size=40), rng.normal(size=40)
+    paid = [[3.0 * x + x**2 + 0.1 * y, 0.0] for x, y in zip(starts, luck, strict=True)]
+    kept = kept_of(paid, [True] * 40, list(starts))
+    score = scores(kept, kept.column("reward"), GAMMA, kept.first_observations)
+    y = kept.column("reward")[::2].astype(float)
+    x = np.stack([starts, starts**2], axis=1)
+    x, y = x - x.mean(0), y - y.mean()
+    np.testing.assert_allclose(score, y - x @ np.linalg.solve(x.T @ x + np.eye(2), x.T @ y), atol=1e-4)
+    assert score.var() < 0.6 * y.var()
+
+
+def test_of_few_episodes_or_of_one_start_the_score_is_the_discounted_return_less_the_mean() -> None:
+    kept = kept_of([[0.0, 1.0], [1.0], [0.0]], [True] * 3, [1.0, 2.0, 3.0])
+    returns = np.array([GAMMA, 1.0, 0.0])
+    found = scores(kept, kept.column("reward"), GAMMA, kept.first_observations)
+    np.testing.assert_allclose(found, returns - returns.mean(), rtol=1e-6)
+
+
+def test_the_best_steps_are_those_of_episodes_above_average_in_order_and_of_others_only_while_they_are_few() -> None:
+    kept = kept_of([[0.0] * 400] * 6, [False] * 6)
+    score = np.array([-1.0, 2.0, -0.5, 1.0, -0.2, 3.0])
+    whole = [list(range(400 * episode, 400 * episode + 400)) for episode in range(6)]
+    assert best_places(kept, score, 700).tolist() == whole[5] + whole[1]
+    assert FEWEST_BEST == 1000
+    assert best_places(kept, score, 5000).tolist() == whole[5] + whole[1] + whole[3], "those below average are not"
+    few = best_places(kept, np.array([-1.0, 2.0, -0.5, -3.0, -0.2, -2.0]), 5000)
+    assert few.tolist() == whole[1] + whole[4] + whole[2], "they fill up to FEWEST_BEST"
 
 
 # The explorers as a cover.
