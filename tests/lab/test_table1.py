@@ -18,7 +18,18 @@ from pcpg_lab.table1.growth import compare
 from pcpg_lab.table1.measures import choose, choose_own, measure_losses, regret_curve
 from pcpg_lab.table1.plan import Table1Cell
 from pcpg_lab.table1.problems import LARGEST_ERROR, MISSPECIFIED, WAIT, errors, misspecified, unavoidable
-from pcpg_lab.table1.settings import OPTIONS, PATIENT, POWER, SETTINGS, allowed, check_algos, maker, scale_of
+from pcpg_lab.table1.settings import (
+    CONTROLS,
+    OPTIONS,
+    PATIENT,
+    POWER,
+    SETTINGS,
+    allowed,
+    budget_of,
+    check_algos,
+    maker,
+    scale_of,
+)
 from pcpg_lab.table1.table import ERRORS, main_table, name_of, short_table, tables
 from pcpg_theory.learners import problem, runner
 from pcpg_theory.learners.layout import Streams
@@ -137,13 +148,40 @@ def test_polynomial_data_look_polynomial_and_exponential_ones_do_not():
     points, budget = (2, 4, 8), 1e9
     sizes, exponential = sized(points), {2: 1.0, 4: 1e3, 8: 1e6}
     samples = dict(zip(points, seeds_at(800, 5000, 40_000), strict=True))
-    found = power.chances(samples, sizes, CUBE, budget, exponential, "within", 60)
-    assert found.polynomial > 0.5 and found.exponential == found.missed == 0.0
-    blind = power.chances(samples, sizes, CUBE, budget, {2: 1.0, 4: 2.0, 8: 4.0}, "within", 60)
+    measured = compare(samples, sizes, CUBE, budget, 60)
+    found = power.chances(samples, sizes, CUBE, budget, exponential, measured, 60)
+    assert measured.verdict == "within"
+    assert found.polynomial > 0.5 and found.exponential == found.as_little == 0.0
+    blind = power.chances(samples, sizes, CUBE, budget, {2: 1.0, 4: 2.0, 8: 4.0}, measured, 60)
     assert blind.exponential > 0.9, "an exponential that grows less than the theorem cannot be told from it"
-    again = power.chances(samples, sizes, CUBE, budget, exponential, "exceeds", 60)
-    assert again.exponential == 1.0 and again.missed == 0.0
-    assert power.chances({2: np.full(10, np.inf)}, sizes, CUBE, budget, exponential, "open", 9) is None
+    assert blind.as_little == 1.0
+    again = power.chances(samples, sizes, CUBE, budget, exponential, measured._replace(verdict="exceeds"), 60)
+    assert again.exponential == 1.0 and again.as_little == 0.0
+    assert power.chances({2: np.full(10, np.inf)}, sizes, CUBE, budget, exponential, measured, 9) is None
+
+
+def test_growth_under_a_theorem_steeper_than_uniform_play_is_still_told_from_it():
+    points, steep = (2, 4, 8), Theorem("L^12", lambda s: float(s.horizon**12))
+    samples = dict(zip(points, seeds_at(800, 5000, 40_000), strict=True))
+    measured = compare(samples, sized(points), steep, 1e9, 60)
+    found = power.chances(samples, sized(points), steep, 1e9, {2: 1.0, 4: 1e2, 8: 1e4}, measured, 60)
+    assert measured.verdict == "within" and found.exponential == 1.0 and found.as_little == 0.0
+    as_it = compare(dict(zip(points, seeds_at(10, 1000, 100_000), strict=True)), sized(points), steep, 1e9, 60)
+    again = power.chances(samples, sized(points), steep, 1e9, {2: 1.0, 4: 1e2, 8: 1e4}, as_it, 60)
+    assert again.as_little > 0.3, "what grows as uniform play does is no rarity"
+
+
+def test_a_control_is_judged_by_the_budget_of_whom_it_is_a_control_for():
+    record = {
+        "kind": "A",
+        "arguments": {"algo": "npg", "family": "lock", "size": 2},
+        "samples": [10.0, 300.0, None, None],
+    }
+    shares = [power.controls_of([record], budget)["lock"]["npg"][2] for budget in (5, 100, 1000)]
+    assert shares == [0.0, 0.25, 0.5]
+    settings = SETTINGS["laptop"]
+    assert {budget_of(settings, name) for name in ("pcpg", *CONTROLS)} == {settings.long_budget}
+    assert budget_of(settings, "ucbvi") == settings.budget < settings.long_budget
 
 
 def test_theorems_are_functions_of_the_size_and_grow_as_they_say():
@@ -363,14 +401,15 @@ def _size_record(samples, size):
     return {"kind": "A", "arguments": plan.size_cell(SMOKE, "psrl", "lock", size, 1.0).arguments, "samples": samples}
 
 
-def test_sizes_end_after_one_at_which_no_seed_got_there_and_each_has_a_factor_of_its_own():
+def test_sizes_end_after_one_at_which_no_seed_got_there_and_ends_where_one_failed_have_a_factor_of_their_own():
     def after(samples, size):
         cells = plan.cells_after(_size_record(samples, size), SMOKE, ["A"])
         return [(cell.kind, cell.arguments["size"]) for cell in cells]
 
     assert after([None, 100.0], 1) == [("A", 2), ("own", 1)]
     assert after([None, None], 1) == [("own", 1)]
-    assert after([1.0, 1.0], 2) == [("own", 2)]
+    assert after([1.0, None], 2) == [("own", 2)]
+    assert after([1.0, 1.0], 2) == []
     limits = [
         plan.own_cell(SMOKE, _size_record(found, 1)).arguments["limit"] for found in ([None, 900.0], [None, None])
     ]
@@ -400,6 +439,11 @@ def test_families_with_noise_need_a_bonus_and_pay_what_they_say():
         assert set(np.unique(episodes.r)) == {0.0, 1.0}
         raw = (made.low + (made.high - made.low) * episodes.r).sum(-1)
         assert np.abs(raw.mean(1) - made.uniform()).max() < 4.0 * (raw.std(1) / np.sqrt(20_000)).max()
+    wild = problem.tree(3, [0, 1], astray=2)
+    good = 0.98**3 * 0.3 + (1 - 0.98**3) * 0.1  # who slips off the tree gets what another leaf pays
+    assert wild.optimal() == pytest.approx([good, good])
+    blind = 0.1 + 0.2 * (0.98 / 4) ** 3  # the good leaf is met by one of four actions at each of three nodes
+    assert wild.uniform() == pytest.approx([blind, blind])
     sea = problem.noisy_sea(4, [0])
     slip, cost = 0.5 / 4, 0.05 / 4
     reach = (1 - slip) ** 3

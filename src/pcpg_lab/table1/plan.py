@@ -2,7 +2,7 @@
 
 The tuned factor decides what is run in A and B. Sizes of A are run from the smallest on; after a size at which no seed
 got there the larger ones are not run, and count as beyond the budget. Growth is between the ends of a family, so there,
-at the first size and at the last that is run, a factor is looked for that suits the size.
+at the first size and at the last that is run, a factor is looked for that suits the size where some seed failed.
 """
 
 from collections.abc import Sequence
@@ -23,6 +23,7 @@ from pcpg_lab.table1.settings import (
     Experiment,
     Family,
     Table1Settings,
+    budget_of,
     has_bonus,
 )
 from pcpg_theory.learners.registry import COMPARATORS
@@ -64,7 +65,8 @@ def cells_after(
     after = sizes[sizes.index(made["size"]) + 1 :] if reached(record) else ()
     cells = [size_cell(settings, made["algo"], made["family"], size, made["factor"]) for size in after[:1]]
     at_an_end = made["size"] == sizes[0] or not after
-    return [*cells, own_cell(settings, record)] if at_an_end else cells
+    failed = reached(record) < len(record["samples"])
+    return [*cells, own_cell(settings, record)] if at_an_end and failed else cells
 
 
 def _after_tuning(
@@ -130,7 +132,7 @@ def _at_size(algo: str, family: Family, size: int, factor: float | None, budget:
 
 def size_cell(settings: Table1Settings, algo: str, family: Family, size: int, factor: float) -> Table1Cell:
     """The run of an algorithm with its tuned factor at a size."""
-    arguments = _at_size(algo, family, size, factor, settings.budget, _seeds(settings))
+    arguments = _at_size(algo, family, size, factor, budget_of(settings, algo), _seeds(settings))
     return _cell("A", algo, family, size, **arguments)
 
 

@@ -2,7 +2,8 @@
 
 A control is an algorithm for which nothing polynomial is claimed: epsilon-greedy Q-learning, and policy optimisation
 from s0. A family has power from the first size on from which every control fails, which is to say that fewer than half
-of its seeds get there within the budget that all have. Growth that ends below it says nothing: it is `no power`.
+of its seeds get there within the budget of the algorithm that is judged. Growth that ends below it says nothing: it is
+`no power`.
 
 Each verdict comes with two chances, of seeing the same verdict in data drawn as
 
@@ -11,7 +12,9 @@ Each verdict comes with two chances, of seeing the same verdict in data drawn as
 
 from the measured median at the first size on. Seeds scatter about the median as the measured ones do at all sizes
 together, samples are read off the same grid, and what is beyond the budget is not reached. 1 less the exponential's
-chance of `within` is the power of the test against it.
+chance of `within` is the power of the test against it. Where a theorem's polynomial grows faster than uniform play, all
+of these are `within`; so there is a third chance, that exponential data grow no more than the measured ones did up to
+the last size these reached: below 0.05 they are no exponential ones.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,22 +24,21 @@ import numpy as np
 
 from pcpg_lab.claims.records import Record
 from pcpg_lab.table1.growth import GRID_STEP, Growth, compare, median
+from pcpg_lab.table1.settings import CONTROLS
 from pcpg_theory.learners.problem import Episodic
-from pcpg_theory.learners.registry import COMPARATORS
 from pcpg_theory.mdp import Array
 from pcpg_theory.theorems import Size, Theorem
 
 RESAMPLES = 60
 """Of the interval of each table that is drawn."""
-CONTROLS = tuple(name for name, entry in COMPARATORS.items() if entry.row in ("epsilon-greedy", "policy optimisation"))
 
 
 class Chances(NamedTuple):
-    """How often data of each law have the verdict of the measured ones, and how often exponential data are `within`."""
+    """How often data of each law have the measured verdict, and how often exponential ones grow as little."""
 
     polynomial: float
     exponential: float
-    missed: float
+    as_little: float
 
 
 def rewards_met(made: Episodic) -> float:
@@ -83,7 +85,7 @@ def chances(
     theorem: Theorem,
     budget: float,
     exponential: Mapping[float, float],
-    verdict: str,
+    measured: Growth,
     draws: int,
     seed: int = 0,
 ) -> Chances | None:
@@ -94,16 +96,13 @@ def chances(
     base, rng = median(samples[points[0]]), np.random.default_rng(seed)
     spread = np.concatenate([np.log(s[np.isfinite(s)] / median(s)) for s in samples.values() if np.isfinite(median(s))])
     laws = {p: theorem.growth(sizes[points[0]], sizes[p]) or 1.0 for p in points}, exponential
-    found = []
+    same, ratios = [], []
     for law in laws:
-        said = []
-        for _ in range(draws):
-            drawn = {p: _drawn(base * law[p], spread, len(samples[p]), budget, rng) for p in points}
-            said.append(compare(drawn, sizes, theorem, budget, RESAMPLES).verdict)
-        found.append(said)
-    polynomial, other = ([one == verdict for one in said] for said in found)
-    missed = [one == "within" for one in found[1]]
-    return Chances(float(np.mean(polynomial)), float(np.mean(other)), float(np.mean(missed)))
+        drawn = [{p: _drawn(base * law[p], spread, len(samples[p]), budget, rng) for p in points} for _ in range(draws)]
+        said = [compare(each, sizes, theorem, budget, RESAMPLES).verdict for each in drawn]
+        same.append(float(np.mean([one == measured.verdict for one in said])))
+        ratios = [median(each[measured.last]) / median(each[points[0]]) for each in drawn]  # at last the exponential's
+    return Chances(*same, float(np.mean(np.array(ratios) <= (measured.measured or np.inf))))
 
 
 def _drawn(center: float, spread: Array, seeds: int, budget: float, rng: np.random.Generator) -> Array:
@@ -113,12 +112,12 @@ def _drawn(center: float, spread: Array, seeds: int, budget: float, rng: np.rand
     return np.where(read <= budget, read, np.inf)
 
 
-def controls_of(records: list[Record]) -> dict[str, dict[str, dict[int, float]]]:
-    """By family and control, the share of seeds that got there at each size."""
+def controls_of(records: list[Record], budget: int) -> dict[str, dict[str, dict[int, float]]]:
+    """By family and control, the share of seeds that got there within a budget at each size."""
     found: dict[str, dict[str, dict[int, float]]] = {}
     for record in records:
         made = record["arguments"]
         if record["kind"] == "A" and made["algo"] in CONTROLS:
-            share = sum(value is not None for value in record["samples"]) / len(record["samples"])
+            share = float(np.mean([value is not None and value <= budget for value in record["samples"]]))
             found.setdefault(made["family"], {}).setdefault(made["algo"], {})[made["size"]] = share
     return found

@@ -39,6 +39,8 @@ MISSPECIFIED: tuple[Misspecified, ...] = ("mix", "wait", "local")
 TREE_KINDS: tuple[TreeKind, ...] = ("random", "searched", "deluding")
 ACTIONS, WAIT = 3, 4
 GAP_DEPTH = 2
+ASTRAY = 4
+"""Actions of a node that leave the tree: with two alone, uniform play meets a leaf as often as there are leaves."""
 LARGEST_ERROR = 0.5
 TREE_GAMMA = 0.9
 
@@ -49,7 +51,7 @@ def make(family: Family, size: int, seeds: Sequence[int]) -> Episodic:
         return problem.lock(size, seeds)
     if family == "chain":
         return problem.riverswim(len(seeds), size, CHAIN_DECISIONS)
-    return problem.tree(size, seeds) if family == "tree" else problem.noisy_sea(size, seeds)
+    return problem.tree(size, seeds, astray=ASTRAY) if family == "tree" else problem.noisy_sea(size, seeds)
 
 
 def make_gap(gap: float, seeds: Sequence[int]) -> Episodic:

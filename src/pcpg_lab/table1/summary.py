@@ -13,6 +13,7 @@ from pcpg_lab.table1.plan import CellKind, reached
 from pcpg_lab.table1.problems import MISSPECIFIED, make, size_of
 from pcpg_lab.table1.settings import (
     CHAIN_DECISIONS,
+    CONTROLS,
     EPSILON,
     FAMILIES,
     LOSS,
@@ -21,6 +22,7 @@ from pcpg_lab.table1.settings import (
     SETTLE,
     Family,
     Table1Settings,
+    budget_of,
 )
 from pcpg_theory.learners.registry import COMPARATORS
 from pcpg_theory.mdp import Array
@@ -36,11 +38,15 @@ def summarise(records: list[Record], settings: Table1Settings) -> Record:
     """The summary of all records; it can be made again from them alone."""
     algos = [name for name in COMPARATORS if any(r["arguments"].get("algo") == name for r in records)]
     trees = [_tree_row(record) for record in records if record["kind"] == "C"]
-    families: dict[Family, Record] = {family: _power(family, records, settings) for family in FAMILIES}
+    against: dict[int, dict[Family, Record]] = {
+        budget: {family: _power(family, records, settings, budget) for family in FAMILIES}
+        for budget in (settings.budget, settings.long_budget)
+    }
     return {
         "protocol": {
             "epsilon": f"{EPSILON:g} of the gap between the optimal return and that of uniform play",
             "budget": settings.budget,
+            "long_budget": settings.long_budget,
             "theory_budget": settings.theory_budget,
             "error_budget": settings.error_budget,
             "tuning_budget": settings.tuning_budget,
@@ -51,9 +57,15 @@ def summarise(records: list[Record], settings: Table1Settings) -> Record:
             "tuning_sizes": dict(settings.tuning_sizes),
             "sizes": {family: list(sizes) for family, sizes in settings.sizes.items()},
         },
-        "controls": {family: found for family, found in families.items() if found["reached"]},
+        "controls": {
+            str(budget): {family: found for family, found in families.items() if found["reached"]}
+            for budget, families in against.items()
+        },
         "algos": {
-            name: _algo(name, [r for r in records if r["arguments"].get("algo") == name], settings, families)
+            name: _algo(
+                *(name, [r for r in records if r["arguments"].get("algo") == name], settings),
+                against[budget_of(settings, name)],
+            )
             for name in algos
         },
         "trees": sorted(trees, key=lambda row: (row["features"], row["depth"])),
@@ -66,9 +78,9 @@ def summarise(records: list[Record], settings: Table1Settings) -> Record:
     }
 
 
-def _power(family: Family, records: list[Record], settings: Table1Settings) -> Record:
+def _power(family: Family, records: list[Record], settings: Table1Settings, budget: int) -> Record:
     """The shares of seeds of the controls that got there, and the first size from which on all of them fail."""
-    reached, sizes = power.controls_of(records).get(family, {}), settings.sizes[family]
+    reached, sizes = power.controls_of(records, budget).get(family, {}), settings.sizes[family]
     uniform = power.uniform_growth({size: make(family, size, [0, 1, 2]) for size in sizes})
     return {
         "reached": {name: {str(size): share for size, share in sorted(each.items())} for name, each in reached.items()},
@@ -127,17 +139,15 @@ def _family(
     if len(larger) > len(missing) and found.verdict == "within":
         found = found._replace(verdict="open")
     chances = None
-    if name not in power.CONTROLS and found.verdict != "no claim":
+    if name not in CONTROLS and found.verdict != "no claim":
         made: dict[float, Size] = {size: size_of(make(family, int(size), [0])) for size in every}
         growth: dict[float, float] = {int(size): factor for size, factor in against["uniform_growth"].items()}
-        chances = power.chances(every, made, theorem, budget, growth, found.verdict, settings.chances)
-    found = power.judged(found, against["from"], bool(against["reached"]) and name not in power.CONTROLS)
+        chances = power.chances(every, made, theorem, budget, growth, found, settings.chances)
+    found = power.judged(found, against["from"], bool(against["reached"]) and name not in CONTROLS)
     own = {str(record["arguments"]["size"]): _own_factor(record) for record in _of(family, kinds["own"])}
-    ends = [
-        _best_median(own[str(size)], samples[size]) for size in sorted({min(samples), max(samples)}) if str(size) in own
-    ]
+    ends = [_best_median(own.get(str(size)), samples[size]) for size in sorted({min(samples), max(samples)})]
     medians = [end for end in ends if end]
-    own_growth = medians[1] / medians[0] if len(medians) == 2 else None
+    own_growth = medians[1] / medians[0] if own and len(medians) == 2 else None
     bare = {
         str(r["arguments"]["size"]): {"reached": reached(r), "seeds": len(r["samples"])}
         for r in _of(family, kinds["bare"])
@@ -162,9 +172,9 @@ def _own_factor(record: Record) -> Record:
     return {"factor": factor, "median": median, "same": factor == one}
 
 
-def _best_median(own: Record, one_factor: Array) -> float | None:
+def _best_median(own: Record | None, one_factor: Array) -> float | None:
     """The median samples at a size with the factor that suits it; None if fewer than half succeeded."""
-    return finite(median(one_factor)) if own["same"] else own["median"]
+    return finite(median(one_factor)) if own is None or own["same"] else own["median"]
 
 
 def _accuracy(record: Record, name: str, settings: Table1Settings) -> Record:

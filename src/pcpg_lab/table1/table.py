@@ -7,7 +7,6 @@ from pcpg_lab.table1.settings import BARE, FAMILIES, NOISY, PATIENT
 
 Lines = list[str]
 
-
 POLYNOMIAL = "polynomial"
 ERRORS: dict[str, str] = {
     "model-based": "l-infinity",
@@ -92,7 +91,7 @@ def main_table(summary: Record) -> str:
         "",
         "`x21 of x358 (2 to 6)`: median samples grew 21 times from size 2 to size 6, the theorem's polynomial at these",
         "(S, A, L, eps, delta) 358 times. `x12 with a factor each`: from the first size to the last that was run, with",
-        "the factor that suits each of the two, where other seeds found one. In brackets the share of seeds that got",
+        "the factor that suits each of the two, where a seed failed. In brackets the share of seeds that got",
         "there at each size, where not all did.",
         "S: states, S_L: states with their time, W: most states at one time, L: decisions, eps: accuracy (see docs).",
         "",
@@ -102,23 +101,24 @@ def main_table(summary: Record) -> str:
 
 def _controls(summary: Record) -> Lines:
     """The control rows: which share of their seeds got there, and from where on all of them fail."""
-    found = summary.get("controls")
-    if not found:
+    sizes, rows = summary["protocol"]["sizes"], []
+    for budget, found in summary.get("controls", {}).items():
+        for name in dict.fromkeys(name for each in found.values() for name in each["reached"]):
+            shares = (_shares(found.get(f), name, sizes[f]) for f in FAMILIES)
+            rows.append([f"{summary['algos'][name]['label']}, {short(int(budget))}", *shares])
+        places = [f"**{found[f]['from'] or 'never'}**" if f in found else "-" for f in FAMILIES]
+        rows += [[f"all fail at {short(int(budget))} from", *places]] if found else []
+    if not rows:
         return []
-    sizes = summary["protocol"]["sizes"]
-    names = list(dict.fromkeys(name for each in found.values() for name in each["reached"]))
-    rows = [
-        [summary["algos"][name]["label"], *(_shares(found.get(f), name, sizes[f]) for f in FAMILIES)] for name in names
-    ]
-    places = [found[f]["from"] if f in found else None for f in FAMILIES]
-    rows.append(["all fail from", *("never" if place is None else f"{place}" for place in places)])
     head = ["without exploration", *(f"{f}: {', '.join(map(str, sizes[f]))}" for f in FAMILIES)]
     said = [
         "",
-        "Controls: the share of seeds that got there at each size. Growth that ends before the first size from which",
-        "on fewer than half of the seeds of every control do says nothing: `no power`. `(0.9 / 0.02)`: a table drawn",
-        "from the theorem's polynomial has this verdict with chance 0.9, one in which samples grow as those of",
-        "uniform play with chance 0.02, both from the first measured median on, with the measured scatter of seeds.",
+        "Controls: the share of seeds that got there at each size, within the budget of A and within the longer one",
+        "that PC-PG and the controls have. Growth that ends before the first size from which on fewer than half of the",
+        "seeds of every control do, within the same budget, says nothing: `no power`. `(0.9 / 0.02 / 0.01)`: a table",
+        "drawn from the theorem's polynomial has this verdict with chance 0.9, one in which samples grow as those of",
+        "uniform play with chance 0.02, and in 0.01 of the latter they grow as little as measured; all from the first",
+        "measured median on, with the measured scatter of seeds.",
         "",
     ]
     return [*said, markdown(head, rows)]
@@ -142,7 +142,7 @@ def _growth(part: Record | None) -> str:
     spread = f"x{_times(growth['measured'])}{proved} ({growth['first']:g} to {growth['last']:g}{over})"
     own = f"; x{_times(part['own_growth'])} with a factor each" if part.get("own_growth") else ""
     said = part.get("chances")
-    chances = "" if said is None else f" ({said['polynomial']:.2g} / {said['exponential']:.2g})"
+    chances = "" if said is None else f" ({' / '.join(f'{chance:.2g}' for chance in said.values())})"
     return f"**{growth['verdict']}**{chances}: {spread}{own}{shares}"
 
 
@@ -201,6 +201,7 @@ def _error(found: Record, verdict: Record) -> str:
 
 def _notes(summary: Record) -> Lines:
     protocol = summary["protocol"]
+    longer = f" (PC-PG and controls: {short(protocol['long_budget'])})" if "long_budget" in protocol else ""
     tuned = ", ".join(f"{family} {size}" for family, size in protocol["tuning_sizes"].items())
     return [
         "Growth: median samples to an epsilon-optimal policy, at the largest size (or smallest gap) that half of the",
@@ -208,7 +209,7 @@ def _notes(summary: Record) -> Lines:
         "S, A, L, 1/eps and ln 1/delta, between the same two. `within`: at every size the measured factor is at most",
         "the theorem's (of a lower bound: at least). `exceeds`: more, by its 95% interval. `stuck`: at some size fewer",
         "than half of the seeds got there, though at a larger one they did. `open`: neither can be said, too few sizes",
-        f"were reached within {short(protocol['budget'])} samples a seed, or chance may explain the difference.",
+        f"were reached within {short(protocol['budget'])} samples a seed{longer}, or chance may explain it.",
         "`no claim`: the theorem is not about this problem. Each algorithm has one factor of its own constants, tuned",
         f"on other seeds at one size of each problem ({tuned}). A theorem holds for its own constants, not for a tuned",
         "factor: `exceeds` and `stuck` say that one factor does not suit all sizes, or that sizes are too small for",
@@ -248,7 +249,7 @@ def _samples(summary: Record) -> str:
         f"Median over seeds with the tuned factor; epsilon is {summary['protocol']['epsilon']}.",
         "`n/N`: seeds that got there, where not all did; `>`: the median lies beyond the budget. Sizes beyond one",
         "where no seed got there are not run. `{n at f}`: n samples with the factor f that suits the size, at the",
-        "first and at the last that was run, where on other seeds it was better by more than noise. 20 is the first",
+        "first and at the last that was run, where a seed failed and it was better on other seeds. 20 is the first",
         "point of the grid: who is there may be there by chance.",
         f"`no bonus`: seeds that got there with a factor of {BARE:g} within",
         f"{short(summary['protocol']['bare_budget'])} samples.",

@@ -50,7 +50,7 @@ class BlockCover(NamedTuple):
 def practical(layout: Layout, dim: int) -> Settings:
     """Settings for features of this dimension that work on problems of tens of states."""
     mass = 1.0 / (4.0 * layout.horizon * layout.num_actions)
-    return Settings(T=10, eta=10.0, beta=beta_from_mass(mass), M=max(100, dim // 2), K=500)
+    return Settings(T=20, eta=100.0, beta=beta_from_mass(mass), M=max(100, dim), K=500)
 
 
 def theorem_settings(layout: Layout, dim: int, epsilon: float = 0.1, delta: float = 0.1) -> Settings:

@@ -190,28 +190,31 @@ def noisy_sea(size: int, seeds: Sequence[int]) -> Episodic:
     return replace(layered(f"noisy sea of {size}", P, raw, 0, size, -cost, 1.0), noisy=True)
 
 
-def tree(depth: int, seeds: Sequence[int], gap: float | None = None) -> Episodic:
+def tree(depth: int, seeds: Sequence[int], gap: float | None = None, astray: int = 0) -> Episodic:
     """A binary tree in which moves slip and leaves pay by chance: one pays with probability 0.3, the others 0.1.
 
     A move goes to the child it names, or, with probability 0.02, off the tree, where nothing is paid; the last
     decision, at a leaf, draws the reward. One try of a leaf says little, so a learner that never retries misses
     the good one, and a slip does not bring it back. With `gap` the good leaf pays (1 + gap) / 2 and the others
-    (1 - gap) / 2: no learner can distinguish them in fewer than order 1/gap^2 visits.
+    (1 - gap) / 2: no learner can distinguish them in fewer than order 1/gap^2 visits. So many further actions lead
+    `astray`: off the tree, where the last decision then pays as any other leaf does. Uniform play meets the good leaf
+    once in (2 + astray)^depth episodes, while states double with the depth, and nothing but that leaf pays more.
     """
     good, other = (GOOD_LEAF, OTHER_LEAF) if gap is None else ((1.0 + gap) / 2.0, (1.0 - gap) / 2.0)
     if not 1 <= depth <= 8:
         raise ValueError(f"depth must be 1 to 8, got {depth}")
-    nodes, first = 2 ** (depth + 1) - 1, 2**depth - 1
+    nodes, first, actions = 2 ** (depth + 1) - 1, 2**depth - 1, 2 + astray
     S = nodes + depth + 1  # off the tree at each depth, and the end
-    P, raw = np.zeros((len(seeds), S, 2, S)), np.zeros((len(seeds), S, 2))
+    P, raw = np.zeros((len(seeds), S, actions, S)), np.zeros((len(seeds), S, actions))
     for s in range(first):
         off = nodes + (s + 1).bit_length() - 1
+        P[:, s, :, off] = 1.0
         for a in range(2):
             P[:, s, a, 2 * s + 1 + a], P[:, s, a, off] = 1.0 - SLIP, SLIP
     for off in range(nodes, S - 1):
         P[:, off, :, off + 1] = 1.0
     P[:, first:nodes, :, S - 1] = 1.0
-    raw[:, first:nodes] = other
+    raw[:, first:nodes], raw[:, S - 2] = other, other if astray else 0.0
     for i, seed in enumerate(seeds):
         raw[i, first + int(np.random.default_rng([8, seed]).integers(2**depth))] = good
     return replace(layered(f"tree of depth {depth}", P, raw, 0, depth + 1, 0.0, 1.0), noisy=True)
