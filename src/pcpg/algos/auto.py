@@ -46,6 +46,8 @@ PAYS = 0.05
 """Minimum share of random episodes with something good for which a task begins with its reward."""
 SLOW = 500
 """Steps per second below which processes that play side by side are recommended."""
+BUSY = 1_000
+"""Steps per second of worker processes below which the deep learner learns while they play."""
 SIZES = (0.1, 10.0)
 """Range of the largest observation entry within which observations are not normalised."""
 REWARD_FIRST, REWARD_TRIED = 0.3, 0.15
@@ -126,7 +128,10 @@ def look_and_choose(name: str, options: Mapping[str, object], most_steps: int = 
     notices = [*env.notices] if is_on_host else []
     if is_on_host and found.steps_per_second < SLOW and not options.get("workers"):
         notices.append("steps take long: --workers 8 (workers=8) plays episodes in eight processes")
-    return Looked(found, choose(found) if is_on_host else None, options, played + found.env_steps, [*said, *notices])
+    choice = choose(found) if is_on_host else None
+    if choice is not None and choice.algo == "pcpg-deep" and options.get("workers") and found.steps_per_second < BUSY:
+        choice = choice._replace(agent={"learn": {"while_playing": True}})
+    return Looked(found, choice, options, played + found.env_steps, [*said, *notices])
 
 
 def _looked_at(env: Environment, seed: int, most_steps: int) -> Look:

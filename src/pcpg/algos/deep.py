@@ -79,7 +79,7 @@ class DeepAgent(Bound[Own]):
 
     @property
     def programs(self) -> tuple[Shared, ...]:
-        return self.playing.collect, self.learning.learn
+        return self.playing.begin, self.playing.collect, self.learning.learn, self.playing.end
 
     def template(self) -> DeepPolicy:
         """A policy of the kind that a run returns."""
@@ -139,19 +139,38 @@ class DeepAgent(Bound[Own]):
             return await self._offline(state)
         players = self._players(state)
         policies, before = self._policies(state), kept.size
-        played = await self.playing.played(state, policies, players, own.members)
+        inputs = self.playing.inputs(state, policies, players, own.members)
+        metrics: Json = {}
+        if self.config.learn.while_playing:
+            playing = await self.playing.begin(inputs)
+            state, metrics = await self._learned(state)
+            played = await self.playing.end(playing)
+        else:
+            played = await self.playing.collect(inputs)
         seen = measured(self.env, played, players)
         check_visits(state, seen)
         episodes = Episodes.of(played, players)
         kept.add(episodes)
-        own = own._replace(batches=own.batches + np.int32(1))
-        task = task_of(kept, self.config.learn.discount)
-        state = self._noted(state._replace(own=own), task)
-        new = int(episodes.lengths.sum())
-        state, metrics = await self.learning.round(state, task, new)
+        state = state._replace(own=state.own._replace(batches=own.batches + np.int32(1)))
+        if self.config.learn.while_playing:
+            state = self._noted(state, task_of(kept, self.config.learn.discount))
+        else:
+            state, metrics = await self._learned(state)
         state = self._covered(state, policies[EXPLORER], players, before)
         state, more = self._judged(state, seen, players)
-        return state, Report(plain(more | metrics), DeepPart(episodes))
+        return state, Report(plain(more | metrics | self._met(state)), DeepPart(episodes))
+
+    async def _learned(self, state: State) -> tuple[State, Json]:
+        """The state after the updates that the newest round of the data is worth."""
+        kept = state.own.data
+        if not state.own.batches:
+            return state, {}
+        task = task_of(kept, self.config.learn.discount)
+        new = int(kept.each("lengths")[-self.config.num_episodes :].sum())
+        return await self.learning.round(self._noted(state, task), task, new)
+
+    def _met(self, state: State) -> Json:
+        return {"met": int(state.own.met), "met_at": int(state.own.met_at)}
 
     async def _offline(self, state: State) -> tuple[State, Report]:
         """A round without a step: the task from given data."""
@@ -163,7 +182,7 @@ class DeepAgent(Bound[Own]):
         state, more = after_round(self.env, state, Explored(policy, None, seen=unvisited(self.env.num_cells)))
         is_over = self.config.budget <= self.env.max_steps
         state = state._replace(best_policy=policy)
-        return state.noted(phase=DONE) if is_over else state, Report(plain(more | metrics))
+        return state.noted(phase=DONE) if is_over else state, Report(plain(more | metrics | self._met(state)))
 
     def _no_members(self) -> Members | None:
         capacity, learning = self.config.explore.cover, self.learning

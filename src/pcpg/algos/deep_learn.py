@@ -205,7 +205,7 @@ class Learning:
         own, learn, explore = state.own, self.config.learn, self.config.explore
         own = self._scaled(state, task)
         own = own._replace(task=_due(own.task, learn.updates * steps * (task.is_met or own.explorer is None)))
-        metrics: Json = {"met": int(own.met), "met_at": int(own.met_at)}
+        metrics: Json = {}
         state = state._replace(own=own)
         if own.explorer is not None:
             own = own._replace(explorer=_due(own.explorer, explore.updates * steps))

@@ -9,6 +9,9 @@ A member is the explorer of a round with the places of its data; its covariance 
 needed, so it is always in the features of now. The member of least weight leaves a full cover.
 """
 
+import contextvars
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import jax
@@ -103,16 +106,22 @@ class PlayInputs(NamedTuple):
 
 
 class Playing:
-    """Plays the episodes of a round, each with a policy of its own."""
+    """Plays the episodes of a round, [T, E, ...], each with a policy of its own; real actions as the environment's.
+
+    An awaited `collect` gives the episodes. An awaited `begin` gives what an awaited `end` makes them of: in between,
+    worker processes play them. Which of the two it is changes no episode.
+    """
 
     def __init__(self, world: World, num_episodes: int) -> None:
         self.env, self.num_episodes = world.env, num_episodes
         self.collect = Shared(self._on_host if isinstance(self.env, HostEnvironment) else self._program(world.lanes))
+        self.begin, self.end = Shared(self._started), Shared(lambda asked: [one.result() for one in asked])
+        self.thread = ThreadPoolExecutor(1)  # one round after the other: all seeds share the environment
 
-    async def played(
+    def inputs(
         self, state: SeedState[Any], policies: dict[int, DeepPolicy], players: np.ndarray, members: Members | None
-    ) -> Episodes:
-        """The episodes, [T, E, ...], real actions as the environment takes them; the explorer's roll in by a cover."""
+    ) -> PlayInputs:
+        """What the episodes depend on; the explorer's roll in by a cover."""
         each = [policies[int(player)] for player in players]
         length = np.full(self.num_episodes, self.env.max_steps, np.int32)
         if members is not None and int(members.size):
@@ -121,8 +130,15 @@ class Playing:
                 each[episode], length[episode] = members.draw(rng, self.env.max_steps)
         stacked = jax.tree.map(lambda *leaves: np.stack([np.asarray(leaf) for leaf in leaves]), *each)
         ledger, params = state.ledger, self.env.instance(state.seed)
-        after = policies[EXPLORER]
-        return await self.collect(PlayInputs(ledger.seed, ledger.round, params, after, RollIn(stacked, length)))
+        return PlayInputs(ledger.seed, ledger.round, params, policies[EXPLORER], RollIn(stacked, length))
+
+    def _started(self, asked: Sequence[PlayInputs]) -> "list[Future[Episodes]]":
+        """The episodes to come; without workers they are played before this returns."""
+        if not getattr(self.env, "workers", 0):
+            return [_known(one) for one in self.collect.run(asked)]
+        assert isinstance(self.env, HostEnvironment)
+        _ = self.env.players  # workers belong to this thread, which lives as long as they should
+        return [self.thread.submit(contextvars.copy_context().run, self._alone, one) for one in asked]
 
     def _program(self, lanes: int) -> Programs[PlayInputs, Episodes]:
         env, space = self.env, self.env.action_space
@@ -142,6 +158,12 @@ class Playing:
                 check_played(self.env, played)
         arrays = (getattr(played, name) for name in Episodes._fields[:-1])
         return Episodes(*arrays, cells=np.full(played.alive.shape, -1, np.int32))
+
+
+def _known(value: Episodes) -> "Future[Episodes]":
+    found: Future[Episodes] = Future()
+    found.set_result(value)
+    return found
 
 
 class _Compiled(NamedTuple):

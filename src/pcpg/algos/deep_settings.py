@@ -45,6 +45,8 @@ class DeepLearnConfig:
     """Steps of the targets; 0: 10 where a success ends the episode, otherwise 3."""
     discount: float = 0.0
     """Discount factor; 0: 1 - 5 / max_steps, but from 0.99 to 0.995."""
+    while_playing: bool = False
+    """Learn from what was there before a round while its episodes are played; for slow simulators with workers."""
     entropy: float = -0.5
     """Target entropy per entry of a real action."""
     best_share: float = 0.5
@@ -107,7 +109,7 @@ class DeepConfig(WithoutCover):
     budget: int = 100_000
     """Environment steps per seed."""
     num_episodes: int = 0
-    """Episodes per round; 0: as many as 250 steps hold, from 1 to 8."""
+    """Episodes per round; 0: as many as 250 steps hold, from 1 to 8; 8 with `while_playing`."""
     sure_share: float = 0.5
     """Share of the task policy's episodes without noise; they evaluate it, and their data are kept as well."""
     confirm_episodes: int = 0
@@ -130,7 +132,8 @@ class DeepConfig(WithoutCover):
         space, steps = env.action_space, env.max_steps
         if isinstance(space, Box) and not math.isfinite(space.high - space.low):
             raise ConfigError(f"real actions must have finite bounds, got {space}")
-        episodes = self.num_episodes or int(np.clip(ROUND_STEPS // steps, 1, MOST_EPISODES))
+        by_rule = MOST_EPISODES if self.learn.while_playing else int(np.clip(ROUND_STEPS // steps, 1, MOST_EPISODES))
+        episodes = self.num_episodes or by_rule
         confirm = self.confirm_episodes or int(np.clip(2_000 // steps, 5, 20))
         budget = limits.steps - used if limits.steps else UNLIMITED if limits.seconds else self.budget
         if limits.steps and budget < 2 * episodes * steps:
