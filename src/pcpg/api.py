@@ -167,7 +167,7 @@ def exploit(
         (1, 8)
     """
     check_loggers(loggers)
-    folder = run.folder if isinstance(run, Run) else RunFolder.open(Path(run))
+    folder = RunFolder.open(run.path if isinstance(run, Run) else Path(run))
     given, trust = (run.given, trust or run.trust) if isinstance(run, Run) else (Given(), trust)
     row, path = ALGORITHMS.get(folder.config["algo"]), _path(out)
     settings = [] if row is None else setting_paths(row.settings)
@@ -248,7 +248,7 @@ def resume(
     New limits extend any run, even a finished one: `total_steps="+500k"` adds 500,000 steps to those used.
 
     Args:
-        path: the run folder, or the run.
+        path: the run folder, or the run, which is brought up to date.
         reward, env_fn, features, network: as in `load`; by default what the run was given.
         total_steps: new total of environment steps per seed, or with a plus sign the steps to add.
         max_time: new time limit for the whole run, or with a plus sign the time to add.
@@ -268,9 +268,10 @@ def resume(
         True
     """
     given = Given(env_fn, features, network)
-    if isinstance(path, Run):
-        given = Given(*(new or old for new, old in zip(given, path.given, strict=True)))
-        path, reward, trust = path.path, reward or path.reward, trust or path.trust
+    old = path if isinstance(path, Run) else None
+    if old is not None:
+        given = Given(*(new or before for new, before in zip(given, old.given, strict=True)))
+        path, reward, trust = old.path, reward or old.reward, trust or old.trust
     folder = _open(path, given)
     if total_steps is not None or max_time is not None or until is not None:
         check_trust(folder, trust)
@@ -278,7 +279,11 @@ def resume(
             folder = go_on(folder, steps=total_steps, time=max_time, until=until)
     asked: dict[str, Any] = {"trust": trust, "retry_failed": retry_failed}
     with workers_on(on):
-        return _train(folder, observer, loggers, reward, given, quiet=quiet, progress=progress, **asked)
+        more = _train(folder, observer, loggers, reward, given, quiet=quiet, progress=progress, **asked)
+    if old is not None:
+        vars(old).clear()  # what it had read is no longer what the folder holds
+        vars(old).update(vars(more))
+    return more
 
 
 def _open(path: str | os.PathLike[str], given: Given) -> RunFolder:

@@ -94,7 +94,7 @@ def chosen_policies(run: Run, which: Which, seed: int | None = None) -> tuple[li
     run.check_seed(seed)
     index = 0 if seed is None else run.config.seed_list.index(seed)
     if which == "cover":
-        cover = run.covers[index]
+        cover = run.covers[index]  # those of kept data have weights and no policies
         return run.cover_policies(seed), np.asarray(cover.weights[: int(cover.size)])
     return [(run.best_policies if which == "best" else run.policies)[index]], np.ones(1)
 

@@ -183,7 +183,7 @@ class Run:
     def cover_policies(self, seed: int | None = None) -> list[Policy]:
         """The policies of a seed's cover (by default the first seed's), in the order of its weights."""
         self.check_seed(seed)
-        cover = self.covers[0 if seed is None else self.config.seed_list.index(seed)]
+        cover = self._covers[0 if seed is None else self.config.seed_list.index(seed)]
         return [Policy(cover.member(index), self.env) for index in range(int(cover.size))]
 
     @property
@@ -218,17 +218,23 @@ class Run:
     def _assets(self) -> list[Assets]:
         if self.config.agent.leaves != "cover":
             what = "keeps data instead (run.kept_episodes())" if self.keeps_data else "does not build one"
-            raise NotARun(f"{self.path} holds no cover: {self.config.algo} {what}")
+            raise NotARun(f"{self.path} holds no {'policies of a ' * self.keeps_data}cover: {self.config.algo} {what}")
         with self.given.used(self.folder):
             return assets_of(self.folder, self.config, self.config.seed_list, self.env, warn)
 
     @property
-    def covers(self) -> list[Cover[ActorCritic]]:
-        """The cover of each seed."""
+    def covers(self) -> list[Any]:
+        """The cover of each seed: a `Cover`, or its weights, visits and returns where the run keeps data instead."""
+        if self.keeps_data and (shown := read_run(self.path).covers):
+            return list(shown.values())
+        return self._covers
+
+    @property
+    def _covers(self) -> list[Cover[ActorCritic]]:
         return [assets.cover for assets in self._assets if assets.cover is not None]
 
     @property
-    def cover(self) -> Cover[ActorCritic]:
+    def cover(self) -> Any:
         return self.covers[0]
 
     @functools.cached_property
@@ -242,7 +248,7 @@ class Run:
     def design(self) -> Design:
         """The weights of the first seed's cover with their certificate of optimality."""
         # Without the ridge of training, float32 noise in the null space would count as directions.
-        return d_optimal(self.cover.used, ridge=self._assets[0].ridge)
+        return d_optimal(self._covers[0].used, ridge=self._assets[0].ridge)
 
     @checked
     def evaluate(self, episodes: int = 100, *, greedy: bool = False, best: bool = False) -> Evaluation:

@@ -133,8 +133,11 @@ def test_a_reward_that_was_given_is_a_reward_and_another_run_s_cover_no_result()
     run.config["source"] = {"run": "runs/other", "reward": {"name": "still"}}
     assert lines(run) == [
         "Final return: 7.00.",
-        "Only one seed: results may vary. Rerun with --seeds 5 (about 9k steps each).",
+        "Only one seed: results may vary.",
     ]
+    assert run.summary is not None
+    unplayed = dataclasses.replace(run, summary=run.summary | {"final_return": [None]})
+    assert lines(unplayed)[0] == "The task was learned from data alone and not played yet: pcpg evaluate plays it."
 
 
 def test_the_command_names_what_it_needs_to_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -342,3 +345,14 @@ def check_runs(command: str, run: RunData) -> None:
         assert general.flags.seeds == len(run.seeds) and general.flags.steps
         is_other = general.flags.algo != run.config["algo"] or general.features.features != run.config["features"]
         assert is_other and not any(word.startswith("-") for word in general.unknown), command
+
+
+@pytest.mark.parametrize("met_at", [-1, 6840])
+def test_a_learner_that_knows_whether_it_met_the_reward_is_believed(met_at: int) -> None:
+    run = told("pcpg-deep", "never met" if met_at < 0 else "solved", "lock", "budget", "finished")
+    for rows in run.records.values():
+        for row in rows:
+            row |= {"return": None, "met_at": -1}
+        rows[-1] |= {"met_at": met_at}
+    said = verdict(run).said[1]
+    assert said == ("Exploration never reached the reward." if met_at < 0 else "Reward first met after 6.84k steps.")

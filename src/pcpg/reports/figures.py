@@ -161,7 +161,9 @@ def curve_chart(
         if over is not None:
             axis.axvline(over, color=style.color, lw=0.8, ls=(0, (2, 2)), alpha=0.8)
             place = axis.get_xaxis_transform()
-            axis.text(over, 1.0, " exploration ends", transform=place, fontsize=6.5, color=style.color, va="bottom")
+            side = "right" if over > curve.steps[-1] / 2 else "left"
+            said = {"fontsize": 6.5, "color": style.color, "va": "bottom", "ha": side}
+            axis.text(over, 1.0, " exploration ends ", transform=place, **said)
     for steps, index in zip(met, styles, strict=False):
         if steps is not None:
             color = STYLES[index % len(STYLES)].color

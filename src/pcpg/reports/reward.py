@@ -58,7 +58,9 @@ def _nothing(run: RunData, episodes: np.ndarray) -> float | None:
         values, counts = np.unique(episodes.round(9), return_counts=True)
         common = values[counts >= OFTEN * len(episodes)]
         return float(common.min()) if len(common) else None
-    first = [value for rows in run.records.values() for value in _means(rows[0])]
+    first = [value for rows in run.records.values() for value in next(filter(None, map(_means, rows)), [])]
+    if not first and any("met_at" in row for rows in run.records.values() for row in rows):
+        return 0.0  # a learner that says by itself whether it met the reward
     return min(first) if first else None
 
 
@@ -72,6 +74,8 @@ def _first(run: RunData, seed: int, nothing: float | None) -> int | None:
     if nothing is None:
         return rows[0]["env_steps"] if rows else None
     known = iter(run.covers[seed].returns if seed in run.covers else ())
+    if rows and rows[-1].get("met_at", -1) >= 0:  # as the learner knows it
+        return rows[-1]["met_at"]
     explored = [row["env_steps"] for row in rows if row.get("phase") == "explore"]
     if run.ends.get(seed) == "found" and explored:  # in episodes that measured no policy
         rows = [*rows[: len(explored) - 1], {"env_steps": explored[-1], "return": np.inf}]

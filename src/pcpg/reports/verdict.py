@@ -48,7 +48,8 @@ def _result(run: RunData) -> str:
     if run.is_reward_free:
         return f"This environment pays no reward; {'the cover' if run.covers else 'what it visited'} is the result."
     if not returns:
-        return ""
+        is_unplayed = run.source and run.summary is not None and not run.failed
+        return "The task was learned from data alone and not played yet: pcpg evaluate plays it." if is_unplayed else ""
     if run.solved_return is None:
         return f"Final return: {span_text(returns)}."
     solved = f"Solved in {run.solved} of {seeds_text(len(run.seeds))}"
@@ -65,8 +66,9 @@ def _reward(run: RunData) -> str:
     if found.always is not None:
         return f"Every episode returned {number(found.always)}."
     if not found.is_met:
-        of = f"Exploration never reached the reward (0 of {found.episodes:,} episodes)."
-        return of if found.episodes else "Training never reached a reward: every round returned the same."
+        of = f" (0 of {found.episodes:,} episodes)" if found.episodes else ""
+        is_explored = found.episodes or run.has_explored
+        return f"Exploration never reached the reward{of}." if is_explored else "Training never reached a reward."
     if not found.is_plain:
         return f"Returns during exploration: {span_text(cover_returns(run))} ({found.episodes:,} episodes)."
     steps = [at for at in found.at.values() if at is not None]
@@ -128,6 +130,8 @@ def _end(run: RunData) -> str:
 
 def _certainty(run: RunData) -> str:
     many = len(run.seeds)
+    if many == 1 and run.source:
+        return "Only one seed: results may vary."
     if many == 1:
         how = "seeds=5" if is_own_function(str(run.config["env"])) else "--seeds 5"
         return f"Only one seed: results may vary. Rerun with {how} (about {steps_text(run.steps_per_seed)} steps each)."

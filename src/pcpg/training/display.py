@@ -262,7 +262,8 @@ def plan(config: "RunConfig", path: Path) -> list[str]:
     env, lines = config.make_env(), []
     if is_adapted(config.env):
         given = {name: value for name, value in config.env_options.items() if name not in ("num_envs", "workers")}
-        options = ", ".join(f"{name} {value}" for name, value in given.items() if value or name != "max_steps")
+        unset = ("max_steps", "step_timeout")
+        options = ", ".join(f"{name} {value}" for name, value in given.items() if value or name not in unset)
         spaces = f"observations {env.observation_space}, actions {env.action_space}"
         said = f" ({options})" if options else ""
         lines.append(f"{config.env}{said}: {spaces}, up to {env.max_steps} steps per episode")
