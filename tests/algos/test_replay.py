@@ -28,6 +28,7 @@ from pcpg.kernel.views import KeepConfig, scale_of
 from pcpg.runs.metrics import read_metrics
 from pcpg.state import DONE, EXPLOIT, EXPLORE, NonFinite
 from pcpg.training.storage import assets_of
+from tests.algos.test_pcpg import train
 from tests.probes import Delayed, ProbeState
 
 TINY = {"explore": {"patience": 2, "min_value": 0.4}, "replay": {"capacity": 5000}, "exploit": {"visit_episodes": 8}}
@@ -36,16 +37,6 @@ TINY = {"explore": {"patience": 2, "min_value": 0.4}, "replay": {"capacity": 500
 def agent_of(env: Any, config: Any = None) -> ReplayAgent:
     config = config or ReplayConfig()
     return config.sized(env, NO_LIMITS).agent(World(env))
-
-
-def train(agent: ReplayAgent, seeds: list[int]) -> tuple[dict[int, Any], dict[int, list[Any]]]:
-    states = {seed: agent.init(seed) for seed in seeds}
-    reports: dict[int, list[Any]] = {seed: [] for seed in seeds}
-    while active := [seed for seed in seeds if states[seed].phase != DONE]:
-        for seed, (state, report) in zip(active, stepped(agent, [states[seed] for seed in active]), strict=True):
-            states[seed] = state
-            reports[seed].append(report)
-    return states, reports
 
 
 def awaited(agent: ReplayAgent, asked: Any) -> Any:

@@ -10,31 +10,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from pcpg.runs import checkpoints
 from pcpg.runs.errors import DiskFull, RunError
-
-
-def arrays_of(step: int, size: int = 40) -> dict[str, np.ndarray]:
-    return {"w": np.arange(size, dtype=np.float32) + step, "step": np.array(step, np.int64)}
-
-
-def save(root: Path, *steps: int, keep: int = 2) -> None:
-    for step in steps:
-        checkpoints.save(root, step, arrays_of(step), {"note": f"at {step}"}, keep)
-
-
-def is_whole(checkpoint: checkpoints.Checkpoint | None) -> bool:
-    if checkpoint is None or checkpoint.state != {"note": f"at {checkpoint.step}"}:
-        return False
-    expected = arrays_of(checkpoint.step, checkpoint.arrays["w"].size)
-    return all(np.array_equal(checkpoint.arrays[name], expected[name]) for name in expected)
-
-
-def leftovers(root: Path) -> list[str]:
-    return [path.name for path in root.rglob(".tmp-*")]
+from tests.runs.test_checkpoints import is_whole, leftovers, save
 
 
 def test_a_removal_killed_halfway_does_not_look_like_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
