@@ -41,21 +41,20 @@ MAY_IMPORT: dict[str, set[str]] = {
     "runs": {"machine", "config"},
     "trees": {"runs"},  # its errors
     "presets": PROTOCOL | {"algos"},  # settings for the paper's environments
-    "run_config": TRAINING,
+    "run_config": TRAINING | {"elsewhere"},
     "training": TRAINING,
     "elsewhere": {"config"},
-    "new_run": TRAINING | {"elsewhere"},
     "policy": GROUND | {"elsewhere"},
     "portable": GROUND | {"policy", "runs"},
     "run": TRAINING | {"policy", "elsewhere", "reports"},
     "callbacks": TRAINING | {"policy"},
-    "api": TRAINING | {"run", "policy", "elsewhere", "new_run"},
+    "api": TRAINING | {"run", "policy", "elsewhere"},
     "pcpg": TRAINING | {"run", "callbacks", "api", "elsewhere", "reports"},  # the public names
     "reports": {"config", "runs", "algorithms", "state", "envs"},
     "play": GROUND | {"runs", "run", "api", "training", "reports"},
     "hub": TRAINING | {"policy", "reports", "run"},
     "theory": set(),  # the lazy alias of pcpg_theory
-    "cli": TRAINING | {"pcpg", "api", "run", "reports", "play", "elsewhere", "new_run"},
+    "cli": TRAINING | {"pcpg", "api", "run", "reports", "play", "elsewhere"},
     "__main__": {"cli"},
 }
 PACKAGES_BELOW = {"pcpg": set(), "pcpg_theory": {"pcpg"}, "pcpg_lab": {"pcpg", "pcpg_theory"}}

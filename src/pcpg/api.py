@@ -8,17 +8,17 @@ from typing import Any, cast
 
 from pcpg.algorithms import ALGORITHMS, Algo, taking_data
 from pcpg.bonuses.protocol import upgraded
+from pcpg.budget import limits_of
 from pcpg.config import ConfigError, checked, from_plain, setting_paths
 from pcpg.elsewhere import own_keywords, refuse_elsewhere
 from pcpg.envs.adapters.names import LOCAL, is_own_function, workers_on
 from pcpg.envs.given_reward import Reward
 from pcpg.envs.registry import declared_options
 from pcpg.features.base import Phi, is_own_features
-from pcpg.new_run import limits_of, new_config
 from pcpg.policies.networks import Network
 from pcpg.policy import Policy
 from pcpg.run import EnvFn, Evaluation, Given, KeptEpisode, Run, RunWarning, Verdict, warn
-from pcpg.run_config import RunConfig
+from pcpg.run_config import RunConfig, new_config
 from pcpg.runs.folder import RunFolder
 from pcpg.runs.loggers import check_loggers
 from pcpg.runs.metrics import Logger

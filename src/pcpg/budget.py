@@ -127,3 +127,12 @@ def read_time(given: float | str) -> tuple[float, bool]:
 def too_little(steps: int, needed: int) -> ConfigError:
     """The error for a budget that is too small for an algorithm."""
     return ConfigError(f"a budget of {steps:,} steps is too small for this environment: use at least {needed:,}")
+
+
+def limits_of(steps: int | str | None, time: float | str | None, until: float | None) -> Limits:
+    """The limits of a new run, from user input."""
+    number, more = (0, False) if steps is None else read_steps(steps)
+    seconds, longer = (0.0, False) if time is None else read_time(time)
+    if more or longer:
+        raise ConfigError(f"a plus sign extends an existing run, and this one is new: got {steps or time!r}")
+    return Limits(number, seconds, until)

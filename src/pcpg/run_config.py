@@ -1,27 +1,28 @@
-"""The configuration of a run, which suffices to repeat it, to and from JSON."""
+"""The configuration of a run, which suffices to repeat it: to and from JSON, or from what a user asks for."""
 
 import dataclasses
 import functools
 import json
 import math
 import typing
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 from pcpg.algorithms import ALGORITHMS, DEFAULT, Settings, taking_data
-from pcpg.algos.auto import LOOK_SHARE, STEPS, chosen_line, look_and_choose
+from pcpg.algos.auto import LOOK_SHARE, STEPS, chosen_line, limited, look_and_choose
 from pcpg.algos.look import lines
 from pcpg.bonuses.protocol import upgraded
 from pcpg.budget import NO_LIMITS, Limits
-from pcpg.config import ConfigError, Json, check_choice, check_type, entries_of, from_plain
-from pcpg.engine.time_limit import limited
-from pcpg.envs.adapters.names import is_on_host
+from pcpg.config import ConfigError, Json, check_choice, check_type, entries_of, from_plain, setting_paths
+from pcpg.elsewhere import POLICIES, refuse_elsewhere
+from pcpg.envs.adapters.names import is_on_host, register_function
 from pcpg.envs.protocol import Environment
-from pcpg.envs.registry import complete_options, make
+from pcpg.envs.registry import complete_options, declared_options, known_as, make
 from pcpg.envs.spaces import flat_size
 from pcpg.features import FEATURES, make_features
-from pcpg.features.base import FeatureMap, is_own_features
+from pcpg.features.base import FeatureMap, Phi, is_own_features, register_features
 from pcpg.machine import free_memory
+from pcpg.policies.networks import Network, register_network
 from pcpg.presets import environment_preset, features_for, preset
 from pcpg.runs.documents import plain
 
@@ -265,3 +266,51 @@ def check_episodes_fit(env: Environment, episodes: int) -> None:
             f"episodes must be at most {most:,} here, got {episodes:,}: all are played side by side, {env.max_steps:,} "
             "steps each, and kept in memory"
         )
+
+
+def new_config(
+    env: object,
+    algo: str,
+    limits: Limits,
+    features: str | Phi,
+    feature_options: Json,
+    network: Network | None,
+    config: Mapping[str, object] | None,
+    env_options: Mapping[str, object],
+    rest: Json,
+    keywords: Sequence[str],
+) -> RunConfig:
+    """The configuration of a new run; where only the environment was named, a look may choose it."""
+    if env in POLICIES:
+        raise ConfigError(f"the first argument is the environment, got {env!r}: networks follow from its spaces")
+    if isinstance(algo, int):
+        raise ConfigError(f"the second argument is the algorithm; steps are total_steps={algo}")
+    check_choice("algorithm", algo, ["auto", *ALGORITHMS])
+    if isinstance(env, str):
+        env_id = env
+    elif known := known_as(env):
+        env_id, env_options = known[0], {**known[1], **env_options}
+    else:
+        env_id = register_function(env)
+    chosen: Json = {"algo": DEFAULT if algo == "auto" else algo}
+    settings = setting_paths(ALGORITHMS[chosen["algo"]].settings)
+    refuse_elsewhere("train", env_options, keywords, declared_options(env_id), settings)
+    if algo == "auto" and not config and network is None and features == "auto":
+        chosen = chosen_by_a_look(env_id, env_options, limits, rest["seed"])
+    name = chosen["algo"]
+    agent: Any = from_plain(
+        ALGORITHMS[name].settings, config or chosen.get("agent", {}), "config", preset(env_id, name)
+    )
+    if network is not None:
+        agent = from_plain(type(agent), {"ppo": {"body": register_network(network)}}, "network", agent)
+    return RunConfig(
+        env=env_id,
+        algo=name,
+        agent=agent,
+        env_options=chosen.get("env_options", env_options),
+        features=features if isinstance(features, str) else register_features(features),
+        feature_options=feature_options,
+        limits=Limits(**chosen["limits"]) if "limits" in chosen else limits,
+        looked=chosen.get("looked", {}),
+        **rest,
+    )

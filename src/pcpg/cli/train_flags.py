@@ -262,8 +262,7 @@ def _given_config(general: General, notice: Callable[[str], None], *, for_help: 
 
 def _limits(given: Mapping[str, object], flags: TrainFlags) -> "Limits":
     """The limits of the file, overridden by flags."""
-    from pcpg.budget import Limits
-    from pcpg.new_run import limits_of
+    from pcpg.budget import Limits, limits_of
 
     flagged = dataclasses.asdict(limits_of(flags.steps or None, flags.time or None, flags.until))
     in_file = from_plain(Limits, given.get("limits", {}), "limits")

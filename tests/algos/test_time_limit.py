@@ -9,9 +9,8 @@ import pytest
 from gymnasium import spaces
 
 import pcpg
-from pcpg.algos.auto import LOOK_SHARE, STEPS, look_and_choose
+from pcpg.algos.auto import LOOK_SHARE, STEPS, USUAL, WATCHED, Ended, limit_from, limited, look_and_choose
 from pcpg.budget import Limits
-from pcpg.engine.time_limit import USUAL, WATCHED, Ended, limit_from, limited
 from pcpg.envs.adapters.names import register_function
 from pcpg.envs.registry import complete_options
 from pcpg.run_config import RunConfig, chosen_by_a_look
