@@ -156,9 +156,9 @@ def sweep_plan() -> Plan:
 
 def run_cells(path: Path, engine: Any, said: list[str] | None = None) -> Any:
     """Run a sweep, or go on with it; its tables."""
-    plan, folder = sweep_plan(), SweepFolder.claimed(path)
-    swept = run_sweep(plan, folder, engine, notice=[].append if said is None else said.append)
-    write_tables(folder, plan)
+    plan, folder, notice = sweep_plan(), SweepFolder.claimed(path), [].append if said is None else said.append
+    swept = run_sweep(plan, folder, engine, notice=notice)
+    write_tables(folder, plan, notice)
     write_page(folder, plan)
     return swept.failed, (path / "table.csv").read_bytes(), (path / "table.json").read_bytes()
 

@@ -72,7 +72,7 @@ def wrong_values(flag: Flag) -> Iterator[list[str]]:
     values: list[str] = []
     if int in kinds or float in kinds:
         values += NUMBERS[float if float in kinds else int] if str not in kinds else ()
-    elif Path in kinds or flag.arg.metavar in ("DIR", "FILE"):
+    elif Path in kinds or flag.arg.metavar in ("DIR", "FILE") or flag.name == "--out":
         values += PATHS
     elif all(isinstance(kind, str) for kind in kinds if kind not in (NoneType, ...)):
         values += ("nope", "", "１")
@@ -165,7 +165,8 @@ def at_most(seconds: int) -> Iterator[None]:
 
 # Calls.
 
-VALUES: tuple[Any, ...] = (-1, 1.5, 10**30, float("nan"), float("-inf"), "", "a\0b", b"x", {}, [1], object())
+LONG = "x" * 300
+VALUES: tuple[Any, ...] = (-1, 1.5, 10**30, float("nan"), float("-inf"), "", "a\0b", LONG, b"x", {}, [1], object())
 USED = {"ppo": {"num_updates": 1, "num_episodes": 16, "hidden": [8]}, "budget": 100, "visit_episodes": 16}
 
 
@@ -198,7 +199,9 @@ def is_wrong(function: Callable[..., Any], parameter: inspect.Parameter, value: 
     kinds = alternatives(get_type_hints(function)[parameter.name])
     if Any in kinds or object in kinds:
         return False
-    return not any(allows(kind, value) for kind in kinds) or (int in kinds and value == 10**30) or value == "a\0b"
+    return (
+        not any(allows(kind, value) for kind in kinds) or (int in kinds and value == 10**30) or value in ("a\0b", LONG)
+    )
 
 
 def answer_of_call(call: Callable[[], Any]) -> Outcome:

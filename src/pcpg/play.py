@@ -24,7 +24,7 @@ from pcpg.envs.drawing import INK, WHITE, canvas, font
 from pcpg.envs.gymnasium_bridge import FunctionalEnv
 from pcpg.envs.host import EnvironmentFailed, HostEnvironment
 from pcpg.reports.playing import MOST_FRAMES, Playing
-from pcpg.runs.disk import check_output
+from pcpg.runs.disk import check_output, is_folder
 from pcpg.runs.errors import MissingExtra, RunError
 from pcpg.runs.folder import RunFolder
 from pcpg.training.trust import made_here
@@ -154,7 +154,7 @@ def check_video(path: Path) -> None:
     """Refuse invalid paths before anything is played."""
     if path.suffix not in (".gif", ".mp4"):
         raise CannotPlay(f"a video is a .gif or an .mp4 file, got {path.name!r}")
-    if not path.resolve().parent.is_dir():
+    if not is_folder(path.resolve().parent):
         raise CannotPlay(f"cannot write the video {path}: the folder {path.parent} does not exist")
     check_output(path, b"GIF8" if path.suffix == ".gif" else b"ftyp")
     if path.suffix == ".mp4":

@@ -21,6 +21,7 @@ from rich.table import Table
 from pcpg.cli.display import FAILED, STOPPED, answer, loading, print_json
 from pcpg.cli.flags import Arg, JsonFlag, Mistake, OnFlag, Part, StorageFlag, parse_parts
 from pcpg.config import Json
+from pcpg.runs.disk import check_folder
 from pcpg.training.display import QUIET_SECONDS, Display, clock_time, duration, printable, say
 from pcpg.training.interrupt import stop_on_interrupt
 
@@ -101,7 +102,7 @@ def run(plan: "Plan", out: str, engine: "Engine", console: Console, as_json: boo
     notice = functools.partial(say, console, style="yellow")
     with stop_on_interrupt(notice) as stop, SweepDisplay(console, plan) as display:
         swept = run_sweep(plan, folder, engine, watch=display, notice=notice, stop=stop)
-    table = write_tables(folder, plan)
+    table = write_tables(folder, plan, notice)
     if not swept.finished:
         say(
             console,
@@ -265,6 +266,7 @@ def run_claim(claim: "Claim[Any]", arguments: list[str], program: str, console: 
     from pcpg_lab.sweeps.local import engine_of
 
     flags, shared = parse_parts([Part(claim.flags), Part(Shared, title="for every claim")], arguments, program)
+    check_folder(flags.out)
 
     def notice(text: str) -> None:
         say(console, text)

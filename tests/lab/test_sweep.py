@@ -1,6 +1,7 @@
 """Sweeps: every cell runs once to its end, whatever is lost on the way, and what fails is told at the end."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -228,6 +229,19 @@ def test_the_tables_and_the_page_show_all_cells_with_intervals(swept):
     assert len(lines) == 4 and lines[0].startswith("cell,env,algo,agent.budget,seed,")
     page = write_page(folder, plan).read_text()
     assert "PPO" in page and plan.cells[2].id in page
+
+
+def test_damage_to_a_finished_cell_is_told_when_the_tables_are_written(swept, tmp_path: Path):
+    out, plan, _ = swept
+    shutil.copytree(out, tmp_path / "out")
+    folder, said = SweepFolder(tmp_path / "out"), list[str]()
+    write_tables(folder, plan, said.append)
+    assert said == []
+    metrics = folder.cell(plan.cells[0].id) / "metrics.jsonl"
+    metrics.unlink()
+    metrics.mkdir()
+    write_tables(folder, plan, said.append)
+    assert any(plan.cells[0].id in text and "metrics.jsonl: is a folder" in text for text in said), said
 
 
 def test_the_command_goes_on_and_says_how_far_a_sweep_is(swept, cli, tmp_path: Path):

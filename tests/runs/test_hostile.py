@@ -380,6 +380,26 @@ def test_a_line_of_timings_with_another_name_is_left_out_of_the_page(run: Path) 
     assert found.timings == [] and any("line 1 has no number seconds" in note for note in found.notes)
 
 
+@pytest.mark.parametrize("visits", ["x", 7, [], [1], [None] * 12, [-1] * 12, [10**30] * 12, [[1]] * 12, {}])
+def test_visits_that_are_no_number_for_each_cell_are_left_out_of_the_page(tmp_path: Path, visits: Any) -> None:
+    small = {"ppo": SMALL["ppo"], "budget": 100, "visit_episodes": 8}
+    run = pcpg.train("CombinationLock-v0", "ppo", horizon=2, config=small, out=tmp_path / "run", quiet=True).path
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    assert len(lines[0]["cells"]) == 12 and len(lines) > 1
+    lines[1]["cells"] = visits
+    (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    seal_anew(run, "metrics.jsonl")
+    write_report([run])
+    assert "line 2 has no number of visits for each cell" in " ".join(read_run(run).notes)
+
+
+@pytest.mark.parametrize("name", sorted(READERS))
+def test_a_name_that_is_too_long_or_has_a_surrogate_is_refused_in_one_line(tmp_path: Path, cli: Any, name: str) -> None:
+    for folder in (tmp_path / ("x" * 300), tmp_path / "\udcff" / "y", "x" * 5000):
+        answer = cli(*(("train", "--config", folder) if name == "train" else (name, folder)))
+        assert answer.code == 2 and answer.err.count("\n") == 1, answer
+
+
 def test_an_array_file_with_a_huge_header_is_refused(tmp_path: Path) -> None:
     from pcpg.runs.arrays import read_arrays
 

@@ -11,7 +11,7 @@ from rich.console import Console
 from pcpg.cli.display import answer, envs_table, evaluation_table, loading, print_json, tell, verify_table, visits_table
 from pcpg.cli.flags import Arg, Folder, JsonFlag, Mistake, Part, TrustFlag, parse_parts
 from pcpg.envs.options import load
-from pcpg.runs.disk import check_output
+from pcpg.runs.disk import check_output, is_folder
 from pcpg.runs.folder import RunFolder
 from pcpg.runs.verify import DAMAGED, WHOLE, verify
 from pcpg.training.display import say
@@ -141,7 +141,7 @@ class Report:
         for folder in self.dirs:
             RunFolder.open(folder)
         _check_parent(self.out, "page")
-        if self.out and Path(self.out).is_dir():
+        if self.out and is_folder(self.out):
             raise Mistake(f"{self.out} is a folder: give a file, as in {self.out}/report.html")
         with loading(console):
             from pcpg.play import portraits
@@ -274,7 +274,7 @@ def run_to_play(path: str, console: Console, episodes: int, trust: bool) -> "Run
 
 def _check_parent(path: str, what: str) -> None:
     """Refuse a file in a folder that does not exist, before any work."""
-    if path and not Path(path).resolve().parent.is_dir():
+    if path and not is_folder(Path(path).resolve().parent):
         raise Mistake(f"cannot write the {what} {path}: the folder {Path(path).parent} does not exist")
 
 

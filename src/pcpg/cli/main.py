@@ -28,6 +28,7 @@ from pcpg.cli.display import STOPPED, answers_apart, loading, print_json
 from pcpg.cli.flags import HELP, Mistake, parse
 from pcpg.config import nearest
 from pcpg.elsewhere import COMMANDS as ELSEWHERE
+from pcpg.runs.disk import check_folder
 from pcpg.runs.errors import DiskFull, MemoryFull, RunError
 from pcpg.training.display import printable, reader_has_gone
 
@@ -172,7 +173,9 @@ class ExperimentGroup(Group):
 
     def execute(self, found: Any, arguments: list[str], program: str, console: Console) -> int:
         if isinstance(found, type):
-            return super().execute(found, arguments, program, console)
+            command = parse(found, arguments, program)
+            check_folder(command.out)
+            return command(console)
         return _load("pcpg_lab.cli:run_claim")(found, arguments, program, console)
 
 

@@ -226,7 +226,7 @@ def _given_config(general: General, notice: Callable[[str], None], *, for_help: 
     from pcpg.run_config import RunConfig
 
     flags, file = general.flags, general.flags.config
-    given = _read_config(Path(file)) if file else {}
+    given, ignored = _read_config(Path(file)) if file else {}, list[str]()
     env_id = flags.environment
     if not env_id and "env" not in given:
         if not for_help:
@@ -239,7 +239,7 @@ def _given_config(general: General, notice: Callable[[str], None], *, for_help: 
         ("features", "feature_options", general.features.features if "features" in general.said else ""),
     ):
         if value and given.get(entry, value) != value and given.pop(settings, None):
-            notice(f"ignoring '{settings}' in {file}: it belongs to {given[entry]}, not {value}")
+            ignored.append(f"ignoring '{settings}' in {file}: it belongs to {given[entry]}, not {value}")
         if value:
             given[entry] = value
     if not env_id and not flags.trust:
@@ -257,7 +257,10 @@ def _given_config(general: General, notice: Callable[[str], None], *, for_help: 
     sets_anything = any(map(is_flag, general.unknown)) or {"features", "feature_seed", "bonus"} & general.said
     if not for_help and not sets_anything and not {"algo", "agent", "features"} & given.keys():
         given |= _chosen(given)
-    return RunConfig.from_json(given)
+    config = RunConfig.from_json(given)
+    for text in ignored:  # a mistake is one line
+        notice(text)
+    return config
 
 
 def _limits(given: Mapping[str, object], flags: TrainFlags) -> "Limits":

@@ -16,6 +16,7 @@ from pcpg.envs.recorded import recorded
 from pcpg.envs.registry import make
 from pcpg.runs import checkpoints
 from pcpg.runs.disk import exists
+from pcpg.runs.documents import is_list_of
 from pcpg.runs.errors import DamagedFile, RunError, understood
 from pcpg.runs.folder import ENVIRONMENT, MADE_HERE, RunFolder
 from pcpg.runs.metrics import read_whole_metrics, spent
@@ -248,12 +249,20 @@ def _lines(folder: RunFolder, path: Path, notes: list[str], entries: dict[str, t
         notes.append(f"{path.name}: {damage.cause}; the data shown may be wrong.")
     for place, record in enumerate(records):
         wrong = [name for name, kind in entries.items() if name not in record or not _is_number(record, name, kind)]
+        wrong += [] if _are_cells(record.get("cells"), records[0].get("cells")) else ["of visits for each cell"]
         if wrong:
             notes.append(
                 f"{path.name}: line {place + 1} has no number {wrong[0]}; ignoring that line and all later ones."
             )
             return records[:place]
     return records
+
+
+def _are_cells(visits: Any, first: Any) -> bool:
+    """Whether visits are a number for each cell of the grid, as many as in the first report; or none are told."""
+    if visits is None:
+        return True
+    return is_list_of(visits, int) and len(visits) == len(first or ()) and all(0 <= one < 1 << 53 for one in visits)
 
 
 def _is_number(record: Record, name: str, kind: type) -> bool:

@@ -189,6 +189,25 @@ def exists(path: Path) -> bool:
     return os.path.lexists(path)
 
 
+def is_folder(path: Path | str) -> bool:
+    """Whether there is a folder of this name; none has a name that is too long."""
+    return os.path.isdir(path)
+
+
+def check_folder(path: Path | str) -> None:
+    """Raise unless there is a folder of this name, or one can be made there; changes nothing."""
+    for place in (Path(path).absolute(), *Path(path).absolute().parents):
+        try:
+            mode = os.stat(place).st_mode
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as error:  # such as a name that is too long
+            raise RunError(f"cannot write {path}: {error.strerror}") from error
+        if not stat.S_ISDIR(mode):
+            raise RunError(f"cannot write {path}: {place} is {_kind(mode)}; choose another name")
+        return
+
+
 def check_output(path: Path, mark: bytes) -> None:
     """Raise unless `path` is free for a file that a user asked for: nothing, an empty file or one of the same kind.
 
@@ -231,6 +250,7 @@ def _refuse_strange(path: Path, depth: int) -> None:
 
 def _kind(mode: int) -> str:
     kinds = {stat.S_IFLNK: "a link", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFDIR: "a folder"}
+    kinds |= {stat.S_IFREG: "a file"}
     return kinds.get(stat.S_IFMT(mode), "a device")
 
 

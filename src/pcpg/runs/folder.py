@@ -75,7 +75,7 @@ class RunFolder:
     def open(cls, path: Path | str) -> "RunFolder":
         """The run at `path`, for reading; changes nothing."""
         path = Path(path)
-        if not path.is_dir():
+        if not disk.is_folder(path):
             raise NotARun(f"{path}: no such folder")
         if not exists(path / CONFIG):
             raise NotARun(f"{path} is not a run folder: it holds no {CONFIG}")
@@ -301,11 +301,11 @@ def _check_config(path: Path, config: Json) -> None:
 
 def _refuse_taken(path: Path, config: Mapping[str, object]) -> None:
     """Raise unless `path` is free, or holds no more than a killed creation of a run left there."""
-    if path.exists() and not path.is_dir():
+    if exists(path) and not disk.is_folder(path):
         raise FolderTaken(f"{path} is a file: choose another --out")
     if exists(path / CONFIG):
         raise FolderTaken(_why_taken(path, config))
-    names = [entry.name for entry in path.iterdir()] if path.is_dir() else []
+    names = [entry.name for entry in path.iterdir()] if disk.is_folder(path) else []
     foreign = sorted(name for name in names if name != LOCK and not name.startswith(TEMPORARY))
     if foreign:
         raise FolderTaken(

@@ -20,7 +20,7 @@ import itertools
 import json
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Self
 
@@ -241,8 +241,8 @@ def _seconds_left(folder: SweepFolder, left: int, side_by_side: int) -> float | 
 COLUMNS = ("env_steps", "policies", "final_return", "best_return")
 
 
-def write_tables(folder: SweepFolder, plan: Plan) -> Json:
-    """Write table.csv and table.json from all finished cells; the content of the second."""
+def write_tables(folder: SweepFolder, plan: Plan, notice: Callable[[str], object] = str) -> Json:
+    """Write table.csv and table.json from all finished cells; the content of the second. Damage is told."""
     done = [cell for cell in plan.cells if folder.is_done(cell.id)]
     varied = varied_settings(plan.cells)
     text = io.StringIO()
@@ -256,11 +256,14 @@ def write_tables(folder: SweepFolder, plan: Plan) -> Json:
             reached = ["" if (value := summary[name][place]) is None else value for name in COLUMNS]
             writer.writerow([*named, seed, *reached, summary.get("failed", {}).get(str(seed), "")])
     write_file(folder.path / "table.csv", text.getvalue().encode())
-    failed = folder.failures()
+    failed, found = folder.failures(), groups(folder, done)
+    for run in (run for _, runs in found for run in runs):
+        for note in run.notes:
+            notice(f"{run.path}: {note}")
     table = {
         "cells": len(plan.cells),
         "done": len(done),
-        "groups": [group_row(cells, runs, varied) for cells, runs in groups(folder, done)],
+        "groups": [group_row(cells, runs, varied) for cells, runs in found],
         "failed": [
             {"cell": cell.id, "label": cell.label, "cause": failed[cell.id]} for cell in plan.cells if cell.id in failed
         ],

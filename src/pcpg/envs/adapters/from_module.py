@@ -109,7 +109,7 @@ def check_arguments(make: Callable[..., Any], options: Mapping[str, object], nam
 def module_of(where: str) -> ModuleType:
     """The module of this name, or in this file."""
     path = Path(where)
-    if path.suffix == ".py" and not path.is_file():
+    if path.suffix == ".py" and not os.path.isfile(path):
         raise InvalidOption(f"there is no file {where}")
     try:
         if path.suffix == ".py":
@@ -136,7 +136,7 @@ def _failed(where: str, error: Exception) -> InvalidOption:
 def sources(where: str) -> list[Path]:
     """The files of the module or package that importing it would run, found without importing; empty: unknown."""
     if where.endswith(".py"):
-        return [Path(where).resolve()] if Path(where).is_file() else []
+        return [Path(where).resolve()] if os.path.isfile(where) else []
     spec = _installed(where) or _here(where)
     if spec is None or not spec.origin or not spec.origin.endswith(".py"):
         return []
