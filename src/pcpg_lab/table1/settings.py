@@ -17,6 +17,7 @@ from functools import partial
 from typing import Literal
 
 from pcpg_lab.claims.records import Scale
+from pcpg_theory.learners import pcpg
 from pcpg_theory.learners.layout import Maker
 from pcpg_theory.learners.registry import COMPARATORS, chosen
 from pcpg_theory.mdp import Array
@@ -187,12 +188,14 @@ def check_algos(algos: tuple[str, ...]) -> tuple[str, ...]:
 POWER: dict[str, int] = {"e3": 4, "r-max": 3, "delayed-q": 2, "kwik": 2, "psdp": 2}
 # Settings that the scale cannot replace, the same on all problems, found by hand on seeds of 1000 and more: the steps
 # of OPPO and POMD, whose theorems' steps need more episodes than any run here has; the batch and the depth of MD-MPI's
-# evaluation; the draws of optimistic posterior sampling, and from which visit on it draws.
+# evaluation; the draws of optimistic posterior sampling, and from which visit on it draws; the steps of PC-PG's NPG and
+# the pairs of its critics.
 OPTIONS: dict[str, dict[str, object]] = {
     "oppo": {"step": 10.0},
     "pomd": {"step": 10.0},
     "md-mpi": {"batch": 50, "m": 10},
     "optimistic-psrl": {"psi": 3, "eta": 1.0},
+    "pcpg": {"settings": pcpg.patient},
 }
 # Factors beyond this one have no meaning: epsilon is a probability.
 LARGEST: dict[str, float] = {"epsilon-greedy-q": 1.0}

@@ -22,6 +22,7 @@ multiplies m. `practical` has m = 1/(4 L A), for at depth L one of A actions of 
 policy that heads for it. The theorem's own numbers, corrected, are `theorem_settings`: no run can use them.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
@@ -50,7 +51,12 @@ class BlockCover(NamedTuple):
 def practical(layout: Layout, dim: int) -> Settings:
     """Settings for features of this dimension that work on problems of tens of states."""
     mass = 1.0 / (4.0 * layout.horizon * layout.num_actions)
-    return Settings(T=20, eta=100.0, beta=beta_from_mass(mass), M=max(100, dim), K=500)
+    return Settings(T=10, eta=10.0, beta=beta_from_mass(mass), M=max(100, dim // 2), K=500)
+
+
+def patient(layout: Layout, dim: int) -> Settings:
+    """Twice as many steps of NPG, ten times as long, and twice the pairs: for chains and seas of more states."""
+    return replace(practical(layout, dim), T=20, eta=100.0, M=max(100, dim))
 
 
 def theorem_settings(layout: Layout, dim: int, epsilon: float = 0.1, delta: float = 0.1) -> Settings:
@@ -76,14 +82,14 @@ class PCPG(Waiting):
         streams: Streams,
         scale: float = 1.0,
         gamma: float | None = None,
-        settings: Settings | None = None,
+        settings: Settings | Callable[[Layout, int], Settings] = practical,
         phi: ArrayLike | None = None,
     ) -> None:
         tables.check(scale=scale)
         self.layout, self.streams = layout, streams
         self.gamma = tables.discount(layout.horizon, gamma, below_one=True)
         self.phi = tables.features(layout, phi)
-        chosen = practical(layout, self.phi.shape[-1]) if settings is None else settings
+        chosen = settings(layout, self.phi.shape[-1]) if callable(settings) else settings
         mass = scale * (1.0 / chosen.beta - chosen.ridge)
         self.settings = replace(chosen, beta=beta_from_mass(mass, chosen.ridge))
         self.settings.check(self.phi, self.gamma)
