@@ -23,7 +23,7 @@ from pcpg.envs.adapters.worker_process import said
 from pcpg.envs.drawing import INK, WHITE, canvas, font
 from pcpg.envs.gymnasium_bridge import FunctionalEnv
 from pcpg.envs.host import EnvironmentFailed, HostEnvironment
-from pcpg.reports.playing import MOST_FRAMES, Playing
+from pcpg.reports.playing import MOST_FRAMES, Playing, shrunk
 from pcpg.runs.disk import check_output, is_folder
 from pcpg.runs.errors import MissingExtra, RunError
 from pcpg.runs.folder import RunFolder
@@ -247,7 +247,7 @@ def _portrait(run: Run, env: gymnasium.Env, can_draw: bool) -> Playing:
     while True:
         if can_draw and len(rewards) % every == 0:
             text = f"step {len(rewards)}   return {sum(rewards):.2f}"
-            frames.append(captioned(np.asarray(env.render()), text))
+            frames.append(captioned(shrunk(np.asarray(env.render())), text))
         if len(frames) > MOST_FRAMES:
             frames, every = frames[::2], 2 * every
         if is_over or is_cut:

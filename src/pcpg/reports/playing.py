@@ -25,6 +25,15 @@ class Playing(NamedTuple):
     frames: list[np.ndarray]  # uint8 [height, width, 3]; none where the environment draws nothing
 
 
+def shrunk(frame: np.ndarray) -> np.ndarray:
+    """A frame that is not too large for a page."""
+    from PIL import Image
+
+    image = Image.fromarray(frame)
+    image.thumbnail((LARGEST, LARGEST))
+    return np.asarray(image)
+
+
 def playing_figure(name: str, playing: Playing | None, seed: int) -> Figure | None:
     """The picture of an episode; None where there is none, or nothing that a picture could show."""
     if playing is None or not len(playing.rewards):
@@ -42,8 +51,6 @@ def _film(frames: list[np.ndarray], what: str) -> Figure:
     from PIL import Image
 
     images = [Image.fromarray(frame) for frame in frames]
-    for image in images:
-        image.thumbnail((LARGEST, LARGEST))
     buffer, (width, height) = io.BytesIO(), images[0].size
     images[0].save(buffer, "GIF", save_all=True, append_images=images[1:], duration=150, loop=0)
     data = base64.b64encode(buffer.getvalue()).decode("ascii")

@@ -13,7 +13,7 @@ from pcpg.config import Json
 from pcpg.envs.adapters.names import OURS, is_adapted, is_on_host, outside_module
 from pcpg.envs.protocol import Environment
 from pcpg.envs.recorded import recorded
-from pcpg.envs.registry import make
+from pcpg.envs.registry import complete_options, make
 from pcpg.runs import checkpoints
 from pcpg.runs.disk import exists
 from pcpg.runs.documents import is_list_of
@@ -58,11 +58,12 @@ class RunData:
 
     @property
     def env_options(self) -> dict[str, object]:
-        """The options of the environment that change what is learned, as far as they are set."""
+        """The options of the environment that change what is learned, those apart that are as usual."""
         said, is_outside = self.config["env_options"], is_on_host(self.config["env"])
         # How many play in parallel changes nothing but the time.
         wanted = [name for name in said if not is_outside or name not in OURS or (name == "max_steps" and said[name])]
-        return {name: said[name] for name in wanted if said[name] is not None}
+        usual = {} if is_adapted(self.config["env"]) else _defaults(self.config["env"])
+        return {name: said[name] for name in wanted if said[name] is not None and said[name] != usual.get(name)}
 
     @property
     def env_key(self) -> str:
@@ -165,6 +166,14 @@ class RunData:
         return spent(self.timings)[1]
 
 
+def _defaults(env_id: str) -> dict[str, object]:
+    """The usual options of an environment of ours."""
+    try:
+        return complete_options(env_id, {})
+    except ValueError:
+        return {}  # it is not known here
+
+
 def read_run(path: Path | str) -> RunData:
     """A run, finished or not; a folder that is not a run, or whose config cannot be read, is an error."""
     folder = RunFolder.open(Path(path))
@@ -198,8 +207,7 @@ def read_run(path: Path | str) -> RunData:
         described=described,
         failed=failed,
     )
-    silent = [str(seed) for seed in run.seeds if seed not in records]
-    if silent:
+    if silent := [str(seed) for seed in run.seeds if seed not in records]:
         notes.append(f"No reports from seed{'s' * (len(silent) > 1)} {', '.join(silent[:20])} yet.")
     notes += [f"Seed {seed} failed: {cause}." for seed, cause in failed.items()]
     return dataclasses.replace(run, notes=tuple(notes))

@@ -140,7 +140,7 @@ def end_of_exploration(run: RunData) -> float | None:
     for records in run.records.values():
         explored = [record["env_steps"] for record in records if record["phase"] == "explore"]
         if explored and len(explored) < len(records):
-            ends.append(explored[-1])
+            ends.append(max(explored[-1], records[-1].get("met_at", 0)))  # of the round that met the reward
     return float(np.median(ends)) if ends else None
 
 

@@ -280,7 +280,7 @@ def in_words(cost: "Cost", config: "RunConfig") -> str:
     """The cost of a run, as far as known before the first round."""
     from pcpg.budget import UNLIMITED
 
-    limits, parts = config.limits, []
+    limits, parts, env = config.limits, [], config.make_env()
     most = limits.steps or cost.most_steps
     if most < UNLIMITED:
         each = f" (a round: up to {short(cost.round_steps)})" if cost.round_steps else ""
@@ -289,6 +289,8 @@ def in_words(cost: "Cost", config: "RunConfig") -> str:
         parts.append(f"{duration(limits.seconds)} in total")
     if limits.until is not None:
         parts.append(f"a seed stops at a return of {limits.until:g}")
+    elif env.solved_return is None and not env.is_reward_free and not config.source:
+        parts.append("--until RETURN (until=) ends it sooner")
     return ", ".join(parts)
 
 
