@@ -190,8 +190,7 @@ def read_run(path: Path | str) -> RunData:
     records: dict[int, list[Record]] = {}
     for record in _lines(folder, folder.metrics, notes, REPORT):
         records.setdefault(record["seed"], []).append(record)
-    checkpoint = _checkpoint(folder, notes)
-    summary = _summary(folder, notes)
+    checkpoint, summary = _checkpoint(folder, notes), _summary(folder, notes)
     known = (checkpoint.state if summary is None and checkpoint is not None else summary or {}).get("failed", {})
     failed = {int(seed): str(cause) for seed, cause in known.items()}
     run = RunData(
