@@ -65,7 +65,7 @@ def _path(name: str, observations: np.ndarray, rewards: np.ndarray, what: str) -
     first, second, *_ = [*np.argsort(-values, kind="stable"), 0]
     if values[first] < 2:
         return None
-    is_plane = first != second and values[second] > 2
+    is_plane = bool(first != second and values[second] > 2)
     x, y = (seen[:, first], seen[:, second]) if is_plane else (np.arange(len(seen)), seen[:, first])
     labels = (f"entry {first}", f"entry {second}") if is_plane else ("step", f"entry {first}")
     figure, axis = new_chart()
