@@ -198,3 +198,11 @@ def test_the_pool_has_what_is_new_and_all_steps_of_a_target_that_is_drawn(ahead,
     known = set(places.tolist())
     for place in places[is_whole].tolist():
         assert set(range(place, place + int(data.ahead(np.array(place), ahead)))) <= known
+
+
+@pytest.mark.parametrize(("successes", "ahead"), [(1, 10), (16, 10), (32, 5), (53, 3), (80, 2), (160, 1), (1000, 1)])
+def test_the_more_successes_are_known_the_shorter_are_the_targets(successes, ahead):
+    ended = found([[0.0, 1.0]] * successes + [[0.0, 0.0]], [True] * successes + [False])
+    assert ended.steps_ahead(0) == ahead and ended.steps_ahead(7) == 7
+    lasting = found([[0.0, 1.0]] * successes + [[0.0, 0.0]], [False] * (successes + 1))
+    assert lasting.steps_ahead(0) == SHORT_TARGETS

@@ -31,6 +31,10 @@ from pcpg.policies.off_policy import DeepPolicy, Scale
 from pcpg.state import DONE, EXPLOIT, EXPLORE, Ledger, Report, SeedState
 
 
+CONFIRM_STEPS, FEWEST, MOST = 2_000, 5, 20
+"""Steps of the fresh episodes that confirm a policy, and how few and how many episodes there may be."""
+
+
 class Own(NamedTuple):
     """State of a seed in addition to the ledger; the data lie in the parts of its rounds."""
 
@@ -239,7 +243,7 @@ class DeepAgent(Bound[Own]):
         state, metrics = after_round(self.env, state, Explored(judged, None, seen=counted))
         if was_confirming:
             total, number = (own.confirmed + np.array([counted.returns.sum(), sure.sum()])).tolist()
-            mean, is_over = total / number, number >= self.config.confirm_episodes or self._is_spent(state)
+            mean, is_over = total / number, self._is_sure(state, int(number)) or self._is_spent(state)
             state = state.noted(last_return=mean, best_return=mean if is_over else best)
             state = state._replace(own=own._replace(confirmed=np.array([total, number])))
             if is_over:
@@ -278,8 +282,17 @@ class DeepAgent(Bound[Own]):
 
     def _is_last(self, state: State) -> bool:
         """Whether what is left of the budget is for confirming the best policy."""
-        reserve = min(self.config.confirm_episodes * self._longest(state), self.config.budget // 10)
+        longest = self._longest(state)
+        confirm = self.config.confirm_episodes or min(max(CONFIRM_STEPS // longest, FEWEST), MOST)
+        reserve = min(confirm * longest, self.config.budget // 10)
         return int(state.ledger.env_steps) + reserve + self._round_steps(state) > self.config.budget
+
+    def _is_sure(self, state: State, number: int) -> bool:
+        """Whether so many fresh episodes, the newest, say enough of a policy."""
+        if self.config.confirm_episodes:
+            return number >= self.config.confirm_episodes
+        steps = int(state.own.data.each("lengths")[-number:].sum())
+        return number >= FEWEST and (steps >= CONFIRM_STEPS or number >= MOST)
 
     def _is_spent(self, state: State) -> bool:
         return int(state.ledger.env_steps) + self._round_steps(state) > self.config.budget

@@ -36,7 +36,9 @@ from pcpg.policies.off_policy import DeepPolicy, Scale
 from pcpg.state import NonFinite, SeedState, weights_rng
 
 LONG_TARGETS, SHORT_TARGETS = 10, 3
-"""Steps of a target where a success ends the episode, and where reward pays at every step."""
+"""Steps of a target where a success ends the episode and few are known, and where reward pays at every step."""
+FEW = 16
+"""Successes from which on targets get shorter, down to one step: what follows a step was no longer the best to do."""
 EXAMPLES = 5_000
 PLAIN = 0.95
 """Share of the rewards, the smallest ones, among which a cost of acting is looked for."""
@@ -63,7 +65,8 @@ class Task(NamedTuple):
 
     def steps_ahead(self, given: int) -> int:
         """Steps of the targets; 0: by the rule."""
-        return given or (LONG_TARGETS if self.ends else SHORT_TARGETS)
+        known = max(int(np.count_nonzero(self.success)), FEW)
+        return given or (max(1, LONG_TARGETS * FEW // known) if self.ends else SHORT_TARGETS)
 
 
 def task_of(kept: Transitions, gamma: float) -> Task:

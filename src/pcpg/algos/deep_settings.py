@@ -42,7 +42,7 @@ class DeepLearnConfig:
     hidden: tuple[int, ...] = (128, 128)
     """Units of each layer."""
     steps_ahead: int = 0
-    """Steps of the targets; 0: 10 where a success ends the episode, otherwise 3."""
+    """Steps of the targets; 0: 3, or where a success ends the episode 10, and down to 1 the more of them are known."""
     discount: float = 0.0
     """Discount factor; 0: 1 - 5 / max_steps, but from 0.99 to 0.995."""
     while_playing: bool = False
@@ -113,7 +113,7 @@ class DeepConfig(WithoutCover):
     sure_share: float = 0.5
     """Share of the task policy's episodes without noise; they evaluate it, and their data are kept as well."""
     confirm_episodes: int = 0
-    """Fresh episodes that confirm a policy before a run stops or ends; 0: as many as 2,000 steps hold, from 5 to 20."""
+    """Fresh episodes that confirm a policy before a run stops or ends; 0: 2,000 steps of them, but from 5 to 20."""
     offline_updates: int = 20_000
     """Updates on given data before the first new step."""
 
@@ -134,7 +134,6 @@ class DeepConfig(WithoutCover):
             raise ConfigError(f"real actions must have finite bounds, got {space}")
         by_rule = MOST_EPISODES if self.learn.while_playing else int(np.clip(ROUND_STEPS // steps, 1, MOST_EPISODES))
         episodes = self.num_episodes or by_rule
-        confirm = self.confirm_episodes or int(np.clip(2_000 // steps, 5, 20))
         budget = limits.steps - used if limits.steps else UNLIMITED if limits.seconds else self.budget
         if limits.steps and budget < 2 * episodes * steps:
             episodes = 1
@@ -148,8 +147,7 @@ class DeepConfig(WithoutCover):
         )
         most = learn.updates / 2 if is_image else math.inf
         explore = dataclasses.replace(self.explore, updates=min(self.explore.updates, most))
-        sizes = {"budget": budget, "num_episodes": episodes, "confirm_episodes": confirm}
-        return dataclasses.replace(self, learn=learn, explore=explore, **sizes)
+        return dataclasses.replace(self, learn=learn, explore=explore, budget=budget, num_episodes=episodes)
 
     def cost(self, env: Environment, limits: Limits) -> Cost:
         """The cost of networks and of the episodes of a round."""
