@@ -30,7 +30,6 @@ from pcpg.learners.transitions import CHANCE, EXPLORER, SURE, TASK, Episodes, Tr
 from pcpg.policies.off_policy import DeepPolicy, Scale
 from pcpg.state import DONE, EXPLOIT, EXPLORE, Ledger, Report, SeedState
 
-
 CONFIRM_STEPS, FEWEST, MOST = 2_000, 5, 20
 """Steps of the fresh episodes that confirm a policy, and how few and how many episodes there may be."""
 
