@@ -1,14 +1,20 @@
 """A folder for a model hub holds policies that act as before, loads without any code of its own, and has a card."""
 
+import contextlib
 import json
+import os
+import re
 import shutil
+import sys
 from pathlib import Path
+from typing import Any
 
 import gymnasium
 import numpy as np
 import pytest
 
 import pcpg
+from pcpg.runs.documents import read_json, write_json
 from pcpg.runs.errors import DamagedFile, FolderTaken, RunError
 
 SMALL = {"ppo": {"num_updates": 1, "num_episodes": 32, "hidden": [8]}, "visit_episodes": 8, "budget": 400}
@@ -102,3 +108,64 @@ def test_a_link_out_of_the_folder_and_other_settings_are_refused(
     (folder / "pcpg.json").write_text(json.dumps({"config": 3}))
     with pytest.raises(RunError, match=r"pcpg\.json"):
         pcpg.hub.load(folder)
+
+
+@pytest.mark.parametrize("name", ["pcpg.json", "policy.safetensors"])
+@pytest.mark.parametrize("kind", ["pipe", "device", "sparse", "folder", "nested"])
+def test_what_is_no_plain_file_of_its_size_is_refused(
+    exported: tuple[pcpg.Run, Path], tmp_path: Path, name: str, kind: str
+) -> None:
+    path = shutil.copytree(exported[1], tmp_path / "model") / name
+    path.unlink()
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "device":
+        path.symlink_to("/dev/zero")
+    elif kind == "folder":
+        path.mkdir()
+    else:
+        path.write_bytes(b"[" * 2000 + b"]" * 2000)
+        os.truncate(path, 1 << 40 if kind == "sparse" else 4000)
+    with pytest.raises(RunError, match=re.escape(name)):
+        pcpg.hub.load(path.parent)
+
+
+FORGED: tuple[tuple[str, Any], ...] = (
+    *(("returns", value) for value in ([], [1.0], [1.0] * 3, "12", None, [[1.0], 2.0], ["x", 1.0])),
+    *(("config", value) for value in (3, [], {}, {"env": 3}, {"env": "CombinationLock-v0", "env_options": []})),
+    *(("config.seeds", value) for value in (0, 10**7, "2", None)),
+    *(("config.env", value) for value in (3, "nope", "Maze-v0", None)),
+    *(("config.agent", value) for value in ([], {"ppo": 3}, {"ppo": {"hidden": [10**9]}})),
+    *(("environment", value) for value in (3, {}, {"cells": [1]})),
+    ("sha256", "0" * 64),
+)
+
+
+@pytest.mark.parametrize(("name", "value"), FORGED)
+def test_a_forged_description_is_refused_in_words(
+    exported: tuple[pcpg.Run, Path], tmp_path: Path, name: str, value: Any
+) -> None:
+    folder = shutil.copytree(exported[1], tmp_path / "model")
+    about = json.loads(json.dumps(read_json(folder / "pcpg.json").content))
+    part, _, last = name.rpartition(".")
+    (about[part] if part else about)[last] = value
+    write_json(folder / "pcpg.json", about)
+    with pytest.raises(RunError, match=r"model/(pcpg\.json|policy\.safetensors)"):
+        pcpg.hub.load(folder)
+
+
+@pytest.mark.parametrize("env", ["payload:Harm", "payload.py:Harm", "gymnasium:payload:X-v0", "gymnax:payload"])
+def test_a_model_imports_no_module_that_it_names(
+    exported: tuple[pcpg.Run, Path], tmp_path: Path, env: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = shutil.copytree(exported[1], tmp_path / "model")
+    for module in ("payload", "gymnax"):
+        (folder / f"{module}.py").write_text("raise SystemExit('it ran')")
+    monkeypatch.chdir(folder)
+    monkeypatch.syspath_prepend(folder)
+    about = json.loads(json.dumps(read_json(folder / "pcpg.json").content))
+    about["config"]["env"] = env
+    write_json(folder / "pcpg.json", about)
+    with contextlib.suppress(RunError):
+        pcpg.hub.load(folder).policy.act([0.0, 0.0])
+    assert "payload" not in sys.modules

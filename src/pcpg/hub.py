@@ -24,8 +24,8 @@ from pcpg.run import Run
 from pcpg.run_config import RunConfig
 from pcpg.runs.arrays import encode_arrays, read_arrays
 from pcpg.runs.disk import exists, make_folder, write_file
-from pcpg.runs.documents import read_json, write_json
-from pcpg.runs.errors import DamagedFile, FolderTaken
+from pcpg.runs.documents import NUMBER, is_list_of, read_json, write_json
+from pcpg.runs.errors import FolderTaken, understood
 from pcpg.training.storage import policies_of
 from pcpg.trees import flatten
 
@@ -85,15 +85,16 @@ def load(folder: str | Path) -> Model:
     """The policies in a folder that `export` wrote; a file that was altered is refused."""
     path = Path(folder).absolute()
     about = read_json(path / MODEL).content
-    try:
+    with understood(path / MODEL):
         config, env = about["config"], _environment(about)
         read = RunConfig.from_json(config, env)
-        returns = [None if value is None else float(value) for value in about["returns"]]
+        returns = about["returns"]
+        if not is_list_of(returns, *NUMBER) or len(returns) != len(read.seed_list):
+            raise ValueError(f"expected the returns of {len(read.seed_list):,} seeds, got {returns!r:.60}")
         sha256 = str(about["sha256"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise DamagedFile(path / MODEL, f"not what pcpg.hub.export wrote: {error}") from error
     arrays = read_arrays(path / ARRAYS, sha256)
-    networks = policies_of(arrays, read, env, "final", range(len(returns)))
+    with understood(path / ARRAYS):
+        networks = policies_of(arrays, read, env, "final", range(len(returns)))
     return Model([Policy(network, env) for network in networks], config, returns)
 
 

@@ -40,7 +40,7 @@ def connect(name: str) -> bool:
                 ray.init(address="local", include_dashboard=False, **quiet)
         else:
             ray.init(address=address, **quiet)
-    except (ConnectionError, RuntimeError, ValueError, ImportError) as error:
+    except Exception as error:  # of many kinds: one that starts too slowly is told by an Exception
         said = (str(error).splitlines() or [repr(error)])[0]
         hint = "; if the cluster requires a token, set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN"
         raise InvalidOption(f"--on {name}: {said}{hint if address != 'local' else ''}") from error

@@ -225,14 +225,16 @@ def test_a_stranger_cannot_say_that_this_user_made_a_run(
     assert answer.code == 2 and "made-here: is a link, not a plain file, and is not followed" in answer.err
 
 
+@pytest.mark.parametrize("state", ["/dev/null", "here", ""])
 def test_where_no_secret_can_be_kept_trust_is_asked_for(
-    place: Path, cli: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    place: Path, cli: Any, monkeypatch: pytest.MonkeyPatch, state: str
 ) -> None:
-    (tmp_path / "file").write_text("")
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
+    monkeypatch.setenv("XDG_STATE_HOME", state)
+    monkeypatch.setattr("os.path.expanduser", lambda path: path)  # a user without a home
     flags = ("--ppo.num-updates", 1, "--ppo.num-episodes", 8, "--budget", 20, "--visit-episodes", 4)
     assert cli("train", f"{place.stem}:Door", "--algo", "ppo", *flags, "--out", "run").code == 0
     assert asked(cli("evaluate", "run", *PLAY)) and not (Path("run") / "made-here").exists()
+    assert not Path("here").exists() and not Path("~").exists()
 
 
 def test_naming_a_module_imports_nothing(place: Path) -> None:

@@ -3,6 +3,8 @@
 import contextlib
 import http.client
 import shutil
+import socket
+import struct
 import threading
 import urllib.error
 import urllib.request
@@ -14,6 +16,7 @@ import pytest
 
 import pcpg
 from pcpg.cli.watch import HERE, serving
+from pcpg.config import ConfigError
 
 SMALL = {"ppo": {"num_updates": 1, "num_episodes": 32, "hidden": [8]}, "visit_episodes": 8, "budget": 400}
 
@@ -92,6 +95,31 @@ def test_a_page_of_another_name_for_this_address_is_refused(unfinished: Path, ho
         asking.putheader("Host", host)
         asking.endheaders()
         assert asking.getresponse().status == 403
+
+
+def test_a_name_of_markup_is_text_and_what_cannot_be_rendered_is_said(
+    unfinished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = shutil.copytree(unfinished, tmp_path / "<img src=x onerror=alert(1)>")
+    with served(path) as url:
+        assert "<img src=x" not in read(f"{url}/")
+
+    def refuse(path: Path) -> None:
+        raise ConfigError("<b>not a number</b>")
+
+    monkeypatch.setattr("pcpg.reports.read.read_run", refuse)
+    with served(path) as url:
+        assert "&lt;b&gt;not a number" in read(f"{url}/")
+
+
+def test_a_browser_that_leaves_before_its_answer_is_no_error(unfinished: Path, capfd: Any) -> None:
+    with served(unfinished) as url:
+        for asked in (b"GET / HTTP/1.1\r\nHost: localhost:1\r\n\r\n", b"GET / HT", b""):
+            with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2])), timeout=20) as leaving:
+                leaving.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # at once
+                leaving.sendall(asked)
+        assert "<h1>" in read(f"{url}/")
+    assert "Traceback" not in capfd.readouterr().err
 
 
 def test_mistakes_are_refused_before_anything_is_served(cli: Any, tmp_path: Path, unfinished: Path) -> None:

@@ -28,16 +28,29 @@ class Door(gymnasium.Env):
     def step(self, action):
         return 1, 0.0, True, False, {}
 """
+NEEDED = ("numpy", "jax", "sitecustomize", "usercustomize", "pcpg_lab", "pcpg_theory", "gymnasium", "rich", "json")
+"""Modules that are imported from elsewhere."""
 COMMANDS = """
 import sys
 from pcpg.__main__ import main
-for words in sys.argv[1].split(";"):
-    sys.argv = ["pcpg", *words.split()]
-    try:
-        main()
-    except SystemExit as done:
-        if done.code:
-            sys.exit(words)
+if __name__ == "__main__":
+    for words in sys.argv[1].split(";"):
+        sys.argv = ["pcpg", *words.split()]
+        try:
+            main()
+        except SystemExit as done:
+            if done.code:
+                sys.exit(words)
+"""
+SWEEP = """
+[base]
+env = "CombinationLock-v0"
+algo = "ppo"
+env_options = {horizon = 2}
+[base.agent]
+budget = 20
+visit_episodes = 4
+ppo = {num_updates = 1, num_episodes = 4, hidden = [8]}
 """
 
 
@@ -46,7 +59,7 @@ def test_nothing_that_lies_in_the_current_folder_is_run_unless_it_is_named(tmp_p
     small = {"ppo": {"num_updates": 1, "num_episodes": 4, "hidden": [8]}, "budget": 20, "visit_episodes": 4}
     env = {"env": "gymnasium:FrozenLake-v1", "max_steps": 8, "num_envs": 2, "workers": 1}
     here = pcpg.train(**env, algo="ppo", config=small, out=tmp_path / "run").path
-    for name in (*OPTIONAL, *STANDARD, "hostile_plugin", "hostile_helper", "named_helper"):
+    for name in (*OPTIONAL, *STANDARD, *NEEDED, "hostile_plugin", "hostile_helper", "named_helper"):
         (here / f"{name}.py").write_text(MARK)
     (here / "jax_plugins" / "evil").mkdir(parents=True)
     (here / "jax_plugins" / "evil" / "__init__.py").write_text(MARK)
@@ -60,9 +73,13 @@ def test_nothing_that_lies_in_the_current_folder_is_run_unless_it_is_named(tmp_p
     (tmp_path / "own" / "hostile_helper.py").write_text("")
     (here / "named_doors.py").write_text(DOOR.replace("hostile_helper", "named_helper"))
     own = os.environ | {"PYTHONPATH": str(ROOT / "src"), "MARK": str(tmp_path / "mark")}
-    words = f"report .;evaluate . --episodes 2;look {tmp_path}/own/doors.py:Door;look named_doors:Door"
-    command = [sys.executable, "-c", COMMANDS, words]
-    done = subprocess.run(command, cwd=here, env=own, capture_output=True, text=True, timeout=150, check=False)
+    (here / "sweep.toml").write_text(SWEEP)
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "commands").write_text(COMMANDS)  # elsewhere, as the command is
+    words = "report .;verify .;resume . --steps +20;sweep sweep.toml --out sweep;evaluate . --episodes 2;"
+    words += f"look {tmp_path}/own/doors.py:Door;look named_doors:Door"
+    command = [sys.executable, tmp_path / "bin" / "commands", words]
+    done = subprocess.run(command, cwd=here, env=own, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stderr
     ran = [line.split()[0] for line in (tmp_path / "mark").read_text().splitlines()]
     assert ran == ["named_helper"], "the last command named its neighbour"

@@ -77,7 +77,7 @@ def one_page(monkeypatch: pytest.MonkeyPatch) -> None:
     def serve(server: HTTPServer) -> None:
         url = f"http://{HERE}:{server.server_port}/"
         with ThreadPoolExecutor(1) as browser:
-            page = browser.submit(lambda: urlopen(url, timeout=20).read())
+            page = browser.submit(lambda: urlopen(url, timeout=120).read())
             server.handle_request()
             assert page.result()
 

@@ -7,12 +7,13 @@ itself again. It is the page of `pcpg report`, so nothing that needs trust is im
 import dataclasses
 import html
 import json
+import sys
 import threading
 from collections.abc import Callable
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from rich.console import Console
 
@@ -72,7 +73,7 @@ def serving(path: Path, port: int) -> ThreadingHTTPServer:
     page = Page(path)
 
     class Handler(BaseHTTPRequestHandler):
-        server_version, sys_version = "pcpg", ""
+        server_version, sys_version, timeout = "pcpg", "", 60
 
         def do_GET(self) -> None:
             asked: dict[str, Callable[[], str]] = {"/": page.text, "/stamp": page.stamp}
@@ -98,11 +99,19 @@ def serving(path: Path, port: int) -> ThreadingHTTPServer:
             """Say nothing: the terminal may be training's."""
 
     try:
-        return ThreadingHTTPServer((HERE, port), Handler)
+        return Server((HERE, port), Handler)
     except OSError as error:
         raise Mistake(
             f"cannot use port {port} of {HERE} ({error.strerror}); --port 0 takes any that is free"
         ) from error
+
+
+class Server(ThreadingHTTPServer):
+    """A server that a browser may leave before it has its answer."""
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        if not isinstance(sys.exception(), OSError):
+            super().handle_error(request, client_address)
 
 
 class Page:
@@ -130,7 +139,7 @@ class Page:
             if self.rendered[0] != stamp:
                 try:
                     text = render([read_run(self.path)], portraits([self.path]))
-                except RunError as error:  # between two files of a round, or damaged
+                except (RunError, ValueError) as error:  # between two files of a round, or damaged
                     text = f"<!DOCTYPE html><title>pcpg</title><body><p>{html.escape(str(error))}</p></body></html>"
                 self.rendered = (stamp, text.replace("</body>", f"{RENEW.replace('STAMP', json.dumps(stamp))}</body>"))
             return self.rendered[1]

@@ -78,8 +78,9 @@ def _note(folder: RunFolder, secret: bytes) -> bytes:
 
 def _secret(*, make: bool) -> bytes:
     """Random bytes that only this user can read, made at their first use."""
-    home = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state"
-    path = Path(home) / "pcpg" / "made-here.key"
+    path = Path(os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")) / "pcpg" / "made-here.key"
+    if not path.is_absolute():
+        raise RunError("this user has no home")  # as in some containers; a folder here may be anybody's
     if make and not exists(path):
         make_folder(path.parent)
         path.parent.chmod(0o700)
