@@ -9,7 +9,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 from pcpg.algorithms import ALGORITHMS, DEFAULT, Settings, taking_data
-from pcpg.algos.auto import LOOK_SHARE, STEPS, chosen_line, limited, look_and_choose
+from pcpg.algos.auto import LOOK_SHARE, SLOW_LINE, STEPS, chosen_line, limited, look_and_choose
 from pcpg.algos.look import lines
 from pcpg.bonuses.protocol import upgraded
 from pcpg.budget import NO_LIMITS, Limits
@@ -200,7 +200,9 @@ def chosen_by_a_look(env: str, env_options: Mapping[str, object], limits: Limits
     looked = look_and_choose(env, options, math.floor(LOOK_SHARE * (limits.steps or STEPS)) - played, seed)
     choice = looked.choice
     assert choice is not None, "it is on the host"
-    saw = [*lines(env, looked.found._replace(steps_per_second=0.0)), *said, *looked.said]  # the same whenever it is run
+    # What depends on the speed of the moment is left out: the configuration is the same whenever it is run.
+    lasting = [line for line in looked.said if line != SLOW_LINE]
+    saw = [*lines(env, looked.found._replace(steps_per_second=0.0)), *said, *lasting]
     return {
         "env_options": looked.options,
         "algo": choice.algo,

@@ -53,7 +53,9 @@ def test_a_report_shows_the_policy_playing_and_is_the_same_every_time(run: pcpg.
 def test_of_a_folder_that_somebody_else_made_no_outside_environment_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
     cart = "gymnasium:CartPole-v1"
     folder = SimpleNamespace(path=Path("nowhere"), config={"env": cart, "env_options": {}})
-    theirs: Any = SimpleNamespace(trust=False, folder=folder, config=SimpleNamespace(env=cart), env=pcpg.make(cart))
+    theirs: Any = SimpleNamespace(
+        trust=False, folder=folder, config=SimpleNamespace(env=cart, seed=0), env=pcpg.make(cart)
+    )
     built: list[object] = []
     monkeypatch.setattr(play, "playable_env", lambda *given, **_: built.append(given))
     assert play.portrait(theirs) is None and not built

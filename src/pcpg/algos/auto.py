@@ -64,6 +64,7 @@ SLOW = 500
 """Steps per second below which processes that play side by side are recommended."""
 BUSY = 1_000
 """Steps per second of worker processes below which the deep learner learns while they play."""
+SLOW_LINE = "steps take long: --workers 8 (workers=8) plays episodes in eight processes"
 SIZES = (0.1, 10.0)
 """Range of the largest observation entry within which observations are not normalised."""
 REWARD_FIRST, REWARD_TRIED = 0.3, 0.15
@@ -143,7 +144,7 @@ def look_and_choose(name: str, options: Mapping[str, object], most_steps: int = 
     is_on_host = isinstance(env, HostEnvironment)
     notices = [*env.notices] if is_on_host else []
     if is_on_host and found.steps_per_second < SLOW and not options.get("workers"):
-        notices.append("steps take long: --workers 8 (workers=8) plays episodes in eight processes")
+        notices.append(SLOW_LINE)
     choice = choose(found) if is_on_host else None
     if choice is not None and choice.algo == "pcpg-deep" and options.get("workers") and found.steps_per_second < BUSY:
         choice = choice._replace(agent={"learn": {"while_playing": True}})

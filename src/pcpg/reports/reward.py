@@ -35,7 +35,8 @@ def met(run: RunData) -> Met:
     always = nothing if not any(step is not None for step in at.values()) else None
     always = always if always is not None and (always > 0 or run.solved) else None
     begun = [rows[0]["env_steps"] for rows in run.records.values() if rows]
-    at_once = bool(begun) and all(step is not None and step <= max(begun) for step in at.values())
+    is_known = any("met_at" in row for rows in run.records.values() for row in rows)
+    at_once = bool(begun) and not is_known and all(step is not None and step <= max(begun) for step in at.values())
     paid = 0 if nothing is None else int((episodes > nothing + SAME).sum())
     return Met(at, at_once, paid, len(episodes), nothing is not None, always)
 
