@@ -6,16 +6,16 @@ import pytest
 from scipy import special
 
 from pcpg.envs.maze import Maze
-from pcpg.envs.spaces import Box, Cells, Discrete, Image
+from pcpg.envs.spaces import Box, Discrete, Image
 from pcpg.policies.networks import Conv, Linear, init_actor_critic, init_body, orthogonal
 
 VECTOR = Box(-1.0, 1.0, (6,))
 OBSERVATIONS = np.random.default_rng(1).normal(size=(5, 6)).astype(np.float32)
 
 
-def network(observations=VECTOR, actions=Discrete(4), *, seed=0, hidden=(16, 8), shared_body=True, cell_code=0):  # noqa: B008
+def network(observations=VECTOR, actions=Discrete(4), *, seed=0, hidden=(16, 8), shared_body=True, square_code=0):  # noqa: B008
     rng = np.random.default_rng(seed)
-    shape = {"hidden": hidden, "shared_body": shared_body, "cell_code": cell_code}
+    shape = {"hidden": hidden, "shared_body": shared_body, "square_code": square_code}
     return init_actor_critic(rng, observations, actions, **shape)
 
 
@@ -198,7 +198,7 @@ def test_observations_that_a_network_cannot_read_are_refused():
 
 @pytest.mark.parametrize("sides", [(40, 33), (64, 64)])
 def test_large_images_are_seen_by_squares_of_eight_pixels_in_numpy_as_compiled(sides):
-    body = init_body(np.random.default_rng(0), Image(sides[0], sides[1], 3), (16,), cell_code=2)
+    body = init_body(np.random.default_rng(0), Image(sides[0], sides[1], 3), (16,), square_code=2)
     squares, dense = body.layers
     image = np.random.default_rng(1).integers(256, size=(*sides, 3), dtype=np.uint8)
     rows, columns = -(-sides[0] // 8), -(-sides[1] // 8)
@@ -211,17 +211,5 @@ def test_large_images_are_seen_by_squares_of_eight_pixels_in_numpy_as_compiled(s
 
 
 def test_small_images_keep_their_convolutions_whatever_the_code():
-    layers = init_body(np.random.default_rng(0), Image(20, 40, 3), (16,), cell_code=2).layers
+    layers = init_body(np.random.default_rng(0), Image(20, 40, 3), (16,), square_code=2).layers
     assert [type(layer) for layer in layers] == [Conv, Conv, Linear]
-
-
-def test_a_policy_with_coded_cells_is_portable_as_plain_layers():
-    space = Cells(0.0, 1.0, (2 + 3 * 5 + 1,), 2, 3, 5)
-    policy = network(space, hidden=(8, 8), cell_code=2)
-    x = np.random.default_rng(0).random((4, 18), np.float32)
-    arrays = policy.portable()
-    out, last = x, int(arrays["layers"]) - 1
-    for index in range(last + 1):
-        out = out @ arrays[f"w{index}"] + arrays[f"b{index}"]
-        out = out if index == last else relu(out)
-    np.testing.assert_allclose(out, policy.outputs(x), rtol=1e-4, atol=1e-5)

@@ -173,7 +173,7 @@ RANKED_PPO = PPOConfig(
     learning_rate=5e-4,
     entropy_coef=0.01,
     hidden=(128, 128),
-    cell_code=4,
+    square_code=16,
 )
 """Small updates of ten episodes: where levels are new at every reset, training itself shows how good a policy is."""
 RANKED_HOST = BaselineConfig(ppo=RANKED_PPO, bonus=RankedEpisodes(), budget=500_000, visit_episodes=2)

@@ -27,8 +27,8 @@ from pcpg.shapes import Array
 
 LARGEST = 2**27
 """Most bytes of observations kept: of large pictures fewer steps are."""
-CODE = 4
-"""The features of a large picture are those of its squares, which have four times as many numbers each."""
+CODE = 16
+"""The features of a large picture are those of its squares, which have so many numbers each."""
 NONE = -np.inf
 """The return of a place in which nothing is kept."""
 

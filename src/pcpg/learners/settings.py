@@ -39,9 +39,8 @@ class PPOConfig:
     """Normalise observations by their running mean and deviation; each policy stores its own."""
     normalise_rewards: bool = False
     """Divide rewards by the running deviation of discounted returns; the bonus is scaled separately."""
-    cell_code: int = 0
-    """Learned numbers for each cell of a grid of codes, the same map for all cells, before the first layer; 0: none.
-    Squares of 8 x 8 pixels of an image of 32 x 32 or more have four times as many, in place of convolutions."""
+    square_code: int = 0
+    """Learned numbers for each square of 8 x 8 pixels of an image of 32 x 32 or more; 0: convolutions instead."""
     body: str = ""
     """Name of a network passed in Python, in place of the hidden layers."""
 
@@ -50,8 +49,8 @@ class PPOConfig:
         for name in ("num_episodes", "minibatch_size"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} must be 0 (by the formula) or more, got {getattr(self, name)}")
-        if self.cell_code < 0:
-            raise ValueError(f"cell_code must be 0 (none) or more, got {self.cell_code}")
+        if self.square_code < 0:
+            raise ValueError(f"square_code must be 0 (convolutions) or more, got {self.square_code}")
         within(self, "gamma", 0.0, 1.0)
         within(self, "gae_lambda", 0.0, 1.0)
         if not self.hidden or min(self.hidden) < 1:
@@ -60,5 +59,5 @@ class PPOConfig:
     @property
     def network(self) -> Json:
         """What the shape of a policy depends on, as `init_actor_critic` takes it."""
-        names = ("hidden", "shared_body", "normalise_observations", "normalise_rewards", "cell_code", "body")
+        names = ("hidden", "shared_body", "normalise_observations", "normalise_rewards", "square_code", "body")
         return {name: getattr(self, name) for name in names}

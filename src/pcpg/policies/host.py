@@ -11,7 +11,7 @@ import numpy as np
 
 from pcpg.envs.spaces import Box, Discrete, MultiDiscrete, Space
 from pcpg.policies.distributions import num_outputs
-from pcpg.policies.networks import ActorCritic, Body, CellCode, Conv, Patches
+from pcpg.policies.networks import ActorCritic, Body, Conv, Patches
 from pcpg.policies.normaliser import LARGEST
 from pcpg.shapes import Float, Shaped
 
@@ -39,7 +39,7 @@ class Actor:
         if not self._has_convolutions:
             self._policy = None  # the arrays below are all that it takes, here or in another process
         first, *others = jax.tree.map(np.asarray, policy.actor_body.layers)
-        self._code, plain = (first, others) if isinstance(first, CellCode | Patches) else (None, [first, *others])
+        self._code, plain = (first, others) if isinstance(first, Patches) else (None, [first, *others])
         self._layers = [(layer.weight, layer.bias) for layer in plain]
         self._head = np.asarray(policy.actor_head.weight), np.asarray(policy.actor_head.bias)
         seen = None if policy.normaliser is None else policy.normaliser.observations

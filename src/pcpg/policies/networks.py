@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from pcpg.envs.options import Functions, InvalidOption
-from pcpg.envs.spaces import Box, Cells, Discrete, Image, MultiDiscrete, Space
+from pcpg.envs.spaces import Box, Discrete, Image, MultiDiscrete, Space
 from pcpg.policies.distributions import num_outputs
 from pcpg.policies.normaliser import Normaliser, init_normaliser
 from pcpg.shapes import Array, Float, Shaped
@@ -51,23 +51,6 @@ class Conv(eqx.Module):
         return convolve(x, jnp.asarray(self.weight)) + self.bias
 
 
-class CellCode(eqx.Module):
-    """The cells of a grid as a few learned numbers each, by one map for all of them; other entries as they are.
-
-    A view of 49 cells with 21 entries is 200 numbers with a code of 4: a fifth of the products of a wide first layer.
-    """
-
-    weight: Float[Array, "entries numbers"]
-    start: int = eqx.field(static=True)
-    count: int = eqx.field(static=True)
-
-    def __call__(self, x: Any) -> Any:
-        width, end = self.weight.shape[0], self.start + self.count * self.weight.shape[0]
-        cells = x[..., self.start : end].reshape(*x.shape[:-1], self.count, width) @ self.weight
-        parts = [cells.reshape(*x.shape[:-1], -1), x[..., : self.start], x[..., end:]]
-        return (np if isinstance(x, np.ndarray) else jnp).concatenate(parts, axis=-1)
-
-
 class Patches(eqx.Module):
     """Squares of an image as a few learned numbers each, by one map for all of them, with a ReLU.
 
@@ -92,7 +75,7 @@ class Patches(eqx.Module):
 class Body(eqx.Module):
     """Layers with a ReLU after each: observations [*batch, *shape] to hidden units [*batch, width]."""
 
-    layers: tuple[Linear | Conv | CellCode | Patches, ...]
+    layers: tuple[Linear | Conv | Patches, ...]
 
     def __call__(self, observations: Shaped[Array, "..."]) -> Float[jax.Array, "*batch width"]:
         return jax.nn.relu(self.linear(observations))
@@ -104,7 +87,7 @@ class Body(eqx.Module):
         if isinstance(self.layers[0], Conv):
             x = x.reshape(-1, *x.shape[-3:]).astype(jnp.float32) / 255.0
         for index, layer in enumerate(self.layers):
-            x = jax.nn.relu(x) if index and not isinstance(self.layers[index - 1], CellCode | Patches) else x
+            x = jax.nn.relu(x) if index and not isinstance(self.layers[index - 1], Patches) else x
             if index and isinstance(layer, Linear) and isinstance(self.layers[index - 1], Conv):
                 x = x.reshape(x.shape[0], -1)
             x = layer(x)
@@ -162,13 +145,7 @@ class ActorCritic(eqx.Module):
             raise ValueError("only plain layers can be written for other programs, no convolutions or own networks")
         seen = None if self.normaliser is None else self.normaliser.observations
         arrays = {} if seen is None else {"mean": seen.mean, "scale": 1 / np.sqrt(np.asarray(seen.variance) + 1e-8)}
-        first, *others = jax.tree.map(np.asarray, self.actor_body.layers)
-        if isinstance(first, CellCode):  # together with the layer behind it, a plain layer
-            after = others.pop(0)
-            width = first.weight.shape[0] * first.count
-            size = after.weight.shape[0] - first.count * first.weight.shape[1] + width
-            first = Linear(first(np.eye(size, dtype=np.float32)) @ after.weight, after.bias)
-        layers = [first, *others, self.actor_head]
+        layers = [*jax.tree.map(np.asarray, self.actor_body.layers), self.actor_head]
         arrays |= {f"w{index}": layer.weight for index, layer in enumerate(layers)}
         arrays |= {f"b{index}": layer.bias for index, layer in enumerate(layers)}
         return {name: np.asarray(array) for name, array in arrays.items()} | {"layers": np.array(len(layers))}
@@ -217,22 +194,20 @@ def orthogonal(rng: np.random.Generator, shape: Sequence[int], gain: float) -> F
     return (gain * q).reshape(shape).astype(np.float32)
 
 
-def init_body(rng: np.random.Generator, observation_space: Space, hidden: Sequence[int], cell_code: int = 0) -> Body:
+def init_body(rng: np.random.Generator, observation_space: Space, hidden: Sequence[int], square_code: int = 0) -> Body:
     """Hidden layers that fit the observations: convolutions and one layer for images, else plain layers.
 
-    With a `cell_code` the cells of a grid become so many numbers each before the first layer, and squares of a large
-    image four times as many.
+    With a `square_code` each square of a large image becomes so many numbers, in place of convolutions.
     """
     gain = math.sqrt(2.0)
     if isinstance(observation_space, Discrete | MultiDiscrete):
         raise ValueError("discrete observations must be one-hot encoded by the environment")
-    layers: list[Linear | Conv | CellCode | Patches] = []
-    if cell_code and isinstance(observation_space, Image) and min(observation_space.shape[:2]) >= LARGE:
+    layers: list[Linear | Conv | Patches] = []
+    if square_code and isinstance(observation_space, Image) and min(observation_space.shape[:2]) >= LARGE:
         height, width, channels = observation_space.shape
-        numbers = 4 * cell_code
-        weight = orthogonal(rng, (PATCH * PATCH * channels, numbers), gain)
-        layers.append(Patches(weight, np.zeros(numbers, np.float32)))
-        size = -(-height // PATCH) * -(-width // PATCH) * numbers
+        weight = orthogonal(rng, (PATCH * PATCH * channels, square_code), gain)
+        layers.append(Patches(weight, np.zeros(square_code, np.float32)))
+        size = -(-height // PATCH) * -(-width // PATCH) * square_code
     elif isinstance(observation_space, Image):
         height, width, channels = observation_space.shape
         for kernels in (32, 64):
@@ -240,11 +215,6 @@ def init_body(rng: np.random.Generator, observation_space: Space, hidden: Sequen
             layers.append(Conv(weight, np.zeros(kernels, np.float32)))
             height, width, channels = -(-height // 2), -(-width // 2), kernels
         size = height * width * channels
-    elif cell_code and isinstance(space := observation_space, Cells):
-        # Of the ones in a cell there are as many as codes, some three: their sum has variance one or so.
-        code = rng.standard_normal((space.width, cell_code)).astype(np.float32)
-        layers.append(CellCode(code, space.start, space.count))
-        size = space.shape[0] - space.count * (space.width - cell_code)
     elif len(observation_space.shape) == 1:
         (size,) = observation_space.shape
     else:
@@ -265,7 +235,7 @@ def init_actor_critic(
     normalise_observations: bool = False,
     normalise_rewards: bool = False,
     body: str = "",
-    cell_code: int = 0,
+    square_code: int = 0,
 ) -> ActorCritic:
     """A fresh network; the small gain of the actor's head makes the first policy nearly uniform.
 
@@ -277,7 +247,7 @@ def init_actor_critic(
     def new() -> tuple[Body | OwnBody, int]:
         if body:
             return own_body(rng, body, observation_space)
-        return init_body(rng, observation_space, hidden, cell_code), hidden[-1]
+        return init_body(rng, observation_space, hidden, square_code), hidden[-1]
 
     actor_body, width = new()
     critic_body = None if shared_body else new()[0]
