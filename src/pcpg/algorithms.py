@@ -317,3 +317,9 @@ Algo = Literal[
     "auto", "pcpg", "pcpg-bonus", "pcpg-replay", "pcpg-deep", "sac", "ppo-rnd", "ppo-e3b", "ppo-ranked", "ppo"
 ]
 """The names in `ALGORITHMS`, for type checkers, and "auto" to have one chosen."""
+
+
+def settings_of(config: Json) -> type | None:
+    """The settings class of a run's algorithm; None for one that is not in the table."""
+    row = ALGORITHMS.get(config["algo"])
+    return None if row is None else row.settings

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pcpg.algorithms import ALGORITHMS, Arrays, Shown, label
+from pcpg.algorithms import Arrays, Shown, label, settings_of
 from pcpg.config import Json
 from pcpg.envs.adapters.names import OURS, is_adapted, is_on_host, outside_module
 from pcpg.envs.protocol import Environment
@@ -16,7 +16,7 @@ from pcpg.envs.recorded import recorded
 from pcpg.envs.registry import complete_options, make
 from pcpg.runs import checkpoints
 from pcpg.runs.disk import exists
-from pcpg.runs.documents import is_list_of
+from pcpg.runs.documents import is_list_of, is_number
 from pcpg.runs.errors import DamagedFile, RunError, understood
 from pcpg.runs.folder import ENVIRONMENT, MADE_HERE, RunFolder
 from pcpg.runs.metrics import read_whole_metrics, spent
@@ -255,7 +255,7 @@ def _lines(folder: RunFolder, path: Path, notes: list[str], entries: dict[str, t
     if damage is not None:
         notes.append(f"{path.name}: {damage.cause}; the data shown may be wrong.")
     for place, record in enumerate(records):
-        wrong = [name for name, kind in entries.items() if name not in record or not _is_number(record, name, kind)]
+        wrong = [name for name, kind in entries.items() if name not in record or not is_number(record, name, kind)]
         wrong += [] if _are_cells(record.get("cells"), records[0].get("cells")) else ["of visits for each cell"]
         if wrong:
             notes.append(
@@ -270,12 +270,6 @@ def _are_cells(visits: Any, first: Any) -> bool:
     if visits is None:
         return True
     return is_list_of(visits, int) and len(visits) == len(first or ()) and all(0 <= one < 1 << 53 for one in visits)
-
-
-def _is_number(record: Record, name: str, kind: type) -> bool:
-    """Whether an entry is a number; a return may be none, where no episode ended."""
-    value = record[name]
-    return (value is None and name == "return") or (isinstance(value, kind | int) and not isinstance(value, bool))
 
 
 def _checkpoint(folder: RunFolder, notes: list[str]) -> checkpoints.Checkpoint | None:
@@ -316,12 +310,6 @@ def _covers(
         if cover is not None:
             covers[seed] = cover
     return covers
-
-
-def settings_of(config: Json) -> type | None:
-    """The settings class of a run's algorithm; None for one that is not in the table."""
-    row = ALGORITHMS.get(config["algo"])
-    return None if row is None else row.settings
 
 
 def cover_of(

@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pcpg.algorithms import ALGORITHMS
+from pcpg.algorithms import ALGORITHMS, settings_of
 from pcpg.envs.registry import UnknownEnvironment, spec
 from pcpg.reports import visits
 from pcpg.reports.figures import Figure, Range, curve_chart, growth_chart, weights_chart
 from pcpg.reports.playing import Playing, playing_figure
-from pcpg.reports.read import RunData, settings_of
+from pcpg.reports.read import RunData
 from pcpg.reports.reward import first_met
 from pcpg.reports.statistics import Curve, certify, iqm_curve, success_curve
 from pcpg.reports.text import NONE, duration, number, repeat

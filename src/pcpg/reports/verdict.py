@@ -7,9 +7,9 @@ import shlex
 from collections import Counter
 from typing import NamedTuple
 
-from pcpg.algorithms import DEFAULT, ENDS
+from pcpg.algorithms import DEFAULT, ENDS, settings_of
 from pcpg.envs.adapters.names import is_on_host, is_own_function
-from pcpg.reports.read import RunData, settings_of
+from pcpg.reports.read import RunData
 from pcpg.reports.reward import cover_returns, met
 from pcpg.reports.statistics import solved_share
 from pcpg.reports.text import env_flags, number, place, seeds_text, span_text, steps_text

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pcpg.algorithms import Shown
+from pcpg.algorithms import Shown, settings_of
 from pcpg.envs.protocol import CellGrid
 from pcpg.reports.figures import WIDTH, Figure, new_chart, new_figure, to_svg
-from pcpg.reports.read import RunData, cover_of, known_env, settings_of
+from pcpg.reports.read import RunData, cover_of, known_env
 from pcpg.reports.text import number
 from pcpg.runs.disk import exists
 from pcpg.runs.errors import NotARun, understood

@@ -217,3 +217,9 @@ def _check_failed(path: Path, content: Json) -> None:
     failed = content.get("failed", {})
     if not isinstance(failed, dict) or not all(seed.isdecimal() and type(why) is str for seed, why in failed.items()):
         raise DamagedFile(path, f"failed must map each failed seed to a reason, got {failed!r:.60}")
+
+
+def is_number(record: Json, name: str, kind: type) -> bool:
+    """Whether an entry is a number; a return may be none, where no episode ended."""
+    value = record[name]
+    return (value is None and name == "return") or (isinstance(value, kind | int) and not isinstance(value, bool))
