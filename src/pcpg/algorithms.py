@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Generic, Literal, NamedTuple, Protocol, Self, 
 import numpy as np
 
 from pcpg.budget import NO_BUDGET, Budget, Limits
+from pcpg.config import Json
 from pcpg.cover.cover import Cover
 from pcpg.data import Kept
 from pcpg.engine.together import Shared

@@ -271,8 +271,8 @@ def resume(
     old = path if isinstance(path, Run) else None
     if old is not None:
         given = Given(*(new or before for new, before in zip(given, old.given, strict=True)))
-        path, reward, trust = old.path, reward or old.reward, trust or old.trust
-    folder = _open(path, given)
+        reward, trust = reward or old.reward, trust or old.trust
+    folder = _open(path.path if isinstance(path, Run) else path, given)
     if total_steps is not None or max_time is not None or until is not None:
         check_trust(folder, trust)
         with given.used(folder):

@@ -54,8 +54,9 @@ DEVICE = (PLATFORM, PLATFORM)
 LOG = ('loggers=["tensorboard"]', "--log tensorboard")
 WATCH = ("observer=..., called after every round (docs/how-to/callbacks.md)", "observer=... from Python")
 UNTIL = ("until=475.0", "--until 475")
-NOISE = ("nothing: algorithms explore by a bonus or by sampling",) * 2
-FIXED = ("nothing: it is fixed here",) * 2
+BY_BONUS = "nothing: algorithms explore by a bonus or by sampling"
+NOISE = (BY_BONUS, BY_BONUS)
+FIXED = ("nothing: it is fixed here", "nothing: it is fixed here")
 TARGETS = ('nothing: targets move by config={"learn": {"tau": ...}}', "nothing: targets move by --learn.tau")
 KEPT = ('nothing: algo="pcpg-replay", "pcpg-deep" or "sac" keep all data', "nothing: --algo sac keeps all data")
 VIDEO = ("run.video() afterwards", "pcpg video RUN afterwards")
@@ -81,7 +82,14 @@ NAMES: dict[str, tuple[str, str]] = {
         ("target_kl", "clip_range_vf", "clip_vloss", "anneal_lr", "norm_adv", "normalize_advantage"), FIXED
     ),
     **dict.fromkeys(("target_update_interval", "target_network_frequency"), TARGETS),
-    **dict.fromkeys(("torch_deterministic",), ("nothing: the same seed gives the same bits",) * 2),
+    **dict.fromkeys(
+        ("torch_deterministic",),
+        (
+            "nothing: the same seed gives the same bits",
+            "torch_deterministic",
+        ),
+        ("nothing: the same seed gives the same bits"),
+    ),
     "reset_num_timesteps": ('pcpg.resume(run, total_steps="+500k")', "pcpg resume RUN --steps +500k"),
     **dict.fromkeys(("capture_video", "record_video"), VIDEO),
     **dict.fromkeys(("verbose", "progress_bar", "silent"), ("quiet=True", "nothing: progress goes to stderr")),

@@ -328,7 +328,7 @@ def check_runs(command: str, run: RunData) -> None:
     env, is_trusted = run.config["env"], not run.config["env"].startswith("gymnasium:")
     if env.startswith("python:"):
         [call] = [node for node in ast.walk(ast.parse(command)) if isinstance(node, ast.Call)]
-        given = {word.arg: ast.unparse(word.value) for word in call.keywords}
+        given = {str(word.arg): ast.unparse(word.value) for word in call.keywords}
         function = {"pcpg.train": pcpg.train, "pcpg.resume": pcpg.resume}[ast.unparse(call.func)]
         inspect.signature(function).bind(*call.args, **given)
         assert "Door" in (given.get("env_fn"), ast.unparse(call.args[0])) and "runs/mine" in command

@@ -115,7 +115,8 @@ class Playing:
     def __init__(self, world: World, num_episodes: int) -> None:
         self.env, self.num_episodes = world.env, num_episodes
         self.collect = Shared(self._on_host if isinstance(self.env, HostEnvironment) else self._program(world.lanes))
-        self.begin, self.end = Shared(self._started), Shared(lambda asked: [one.result() for one in asked])
+        self.begin: Shared[PlayInputs, Future[Episodes]] = Shared(self._started)
+        self.end: Shared[Future[Episodes], Episodes] = Shared(lambda asked: [one.result() for one in asked])
         self.thread = ThreadPoolExecutor(1)  # one round after the other: all seeds share the environment
 
     def inputs(

@@ -102,7 +102,7 @@ def chances(
         said = [compare(each, sizes, theorem, budget, RESAMPLES).verdict for each in drawn]
         same.append(float(np.mean([one == measured.verdict for one in said])))
         ratios = [median(each[measured.last]) / median(each[points[0]]) for each in drawn]  # at last the exponential's
-    return Chances(*same, float(np.mean(np.array(ratios) <= (measured.measured or np.inf))))
+    return Chances(same[0], same[1], float(np.mean(np.array(ratios) <= (measured.measured or np.inf))))
 
 
 def _drawn(center: float, spread: Array, seeds: int, budget: float, rng: np.random.Generator) -> Array:
