@@ -82,14 +82,7 @@ NAMES: dict[str, tuple[str, str]] = {
         ("target_kl", "clip_range_vf", "clip_vloss", "anneal_lr", "norm_adv", "normalize_advantage"), FIXED
     ),
     **dict.fromkeys(("target_update_interval", "target_network_frequency"), TARGETS),
-    **dict.fromkeys(
-        ("torch_deterministic",),
-        (
-            "nothing: the same seed gives the same bits",
-            "torch_deterministic",
-        ),
-        ("nothing: the same seed gives the same bits"),
-    ),
+    "torch_deterministic": ("nothing: the same seed gives the same bits", "nothing: the same seed gives the same bits"),
     "reset_num_timesteps": ('pcpg.resume(run, total_steps="+500k")', "pcpg resume RUN --steps +500k"),
     **dict.fromkeys(("capture_video", "record_video"), VIDEO),
     **dict.fromkeys(("verbose", "progress_bar", "silent"), ("quiet=True", "nothing: progress goes to stderr")),
