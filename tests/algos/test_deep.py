@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from pcpg.algos import deep_learn
+from pcpg.algos.deep import DeepAgent
 from pcpg.algos.deep_learn import FEWEST_BEST, LONG_TARGETS, SHORT_TARGETS, Task, best_places, scores, task_of
 from pcpg.algos.deep_play import no_members
 from pcpg.algos.deep_settings import DeepConfig, DeepExploreConfig
@@ -206,3 +207,22 @@ def test_the_more_successes_are_known_the_shorter_are_the_targets(successes, ahe
     assert ended.steps_ahead(0) == ahead and ended.steps_ahead(7) == 7
     lasting = found([[0.0, 1.0]] * successes + [[0.0, 0.0]], [False] * (successes + 1))
     assert lasting.steps_ahead(0) == SHORT_TARGETS
+
+
+@pytest.mark.parametrize(
+    ("returns", "target", "is_last", "ends"),
+    [
+        ([-105.0] * 20, -110.0, False, True),
+        ([-99.0, -119.0] * 10, -110.0, False, False),  # -109, and a standard error of 2.3
+        ([-97.0, -117.0] * 10, -110.0, False, True),
+        ([-500.0, -99.0], None, False, False),
+        ([-500.0, -99.0], None, True, True),
+    ],
+)
+def test_a_target_is_reached_by_a_standard_error_and_by_the_fresh_episodes_alone(returns, target, is_last, ends):
+    data = kept([np.array([1000.0])] * 3 + [np.array([one]) for one in returns], np.zeros(3 + len(returns)))
+    agent = SimpleNamespace(
+        target=target, _is_last=lambda state: is_last, _over=lambda state: True, _resumed=lambda state: False
+    )
+    state = SimpleNamespace(own=SimpleNamespace(data=data))
+    assert DeepAgent._confirmed(agent, state, len(returns)) is ends

@@ -25,6 +25,8 @@ KEPT = {
     "maze": maze.CLAIM,
     "maze/goals": maze_goals.CLAIM,
     "mountaincar": mountaincar.CLAIM,
+    "control": control.CLAIM,
+    "levels": levels.CLAIM,
 }
 
 

@@ -11,6 +11,7 @@ A round, for one seed:
 Nothing of a simulator lives longer than a round, so a resumed run is exact, and it does not matter who plays.
 """
 
+import math
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -246,7 +247,7 @@ class DeepAgent(Bound[Own]):
             state = state.noted(last_return=mean, best_return=mean if is_over else best)
             state = state._replace(own=own._replace(confirmed=np.array([total, number])))
             if is_over:
-                return self._confirmed(state, mean), metrics
+                return self._confirmed(state, int(number)), metrics
             if self.target is not None and mean < self.target and number >= 3 and not self._is_last(state):
                 return self._resumed(state.noted(best_return=mean)), metrics
             return state, metrics
@@ -263,9 +264,14 @@ class DeepAgent(Bound[Own]):
             policy=newest
         ), metrics
 
-    def _confirmed(self, state: State, mean: float) -> State:
-        """After enough fresh episodes of the best policy: the end, or more learning."""
-        is_reached = self.target is not None and mean >= self.target
+    def _confirmed(self, state: State, number: int) -> State:
+        """After enough fresh episodes of the best policy: the end, or more learning.
+
+        It was chosen because it did well, so its mean has to be above the target by a standard error.
+        """
+        returns = state.own.data.by_episode(state.own.data.column("reward"), np.add)[-number:]
+        error = float(returns.std(ddof=1)) / math.sqrt(number) if number > 1 else 0.0
+        is_reached = self.target is not None and float(returns.mean()) - error >= self.target
         return self._over(state) if is_reached or self._is_last(state) else self._resumed(state)
 
     def _over(self, state: State) -> State:
