@@ -11,6 +11,7 @@ import hashlib
 from pathlib import Path
 from typing import NamedTuple
 
+from pcpg.budget import NO_LIMITS
 from pcpg.config import ConfigError, Json
 from pcpg.envs.options import load as at_home
 from pcpg.envs.protocol import Environment
@@ -30,6 +31,9 @@ from pcpg.training.storage import policies_of
 from pcpg.trees import flatten
 
 MODEL, ARRAYS, CARD, VIDEO = "pcpg.json", "policy.safetensors", "README.md", "video.gif"
+
+LARGEST = 1_000
+"""How many times the bytes of its arrays the networks of a model, their training included, may need."""
 
 
 class Model(NamedTuple):
@@ -94,6 +98,9 @@ def load(folder: str | Path) -> Model:
         sha256 = str(about["sha256"])
     arrays = read_arrays(path / ARRAYS, sha256)
     with understood(path / ARRAYS):
+        stored, needed = sum(array.nbytes for array in arrays.values()), read.agent.cost(env, NO_LIMITS).networks
+        if needed > LARGEST * (stored + 1_000_000):
+            raise ValueError("the networks of its settings are far larger than its arrays")
         networks = policies_of(arrays, read, env, "final", range(len(returns)))
     return Model([Policy(network, env) for network in networks], config, returns)
 
