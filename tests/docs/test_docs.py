@@ -173,6 +173,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pcpg.train("Maze-v0", size=10, config={"explore": {"max_policies": 1}}, out=folder / "runs/maze")
     box = {"config": DEEP, "steps": 1_000, "reward": False}
     pcpg.train("PointMass-v0", "pcpg-deep", **box, out=folder / "runs/box")
+    shutil.copytree(folder / "runs/box", folder / "runs/car")  # both are data of the deep learner
     logged(folder / "poor.npz")
     return folder
 
@@ -358,7 +359,8 @@ def test_the_commands_of_a_page_exist_with_their_flags(
 def missing_package(env_id: str) -> str | None:
     """The package that an environment needs and that is not installed here."""
     needs = {"bsuite:": "bsuite", "gymnax:": "gymnax", "gymnasium:MiniGrid": "minigrid"}
-    needs["gymnasium:pcpg_lab.envs.levels:"] = "minigrid"
+    needs |= {"gymnasium:pcpg_lab.envs.levels:": "minigrid", "gymnasium:dm_control/": "shimmy"}
+    needs |= {"gymnasium:Fetch": "gymnasium_robotics", "gymnasium:ALE/": "ale_py"}
     names = (package for start, package in needs.items() if env_id.startswith(start))
     return next((name for name in names if importlib.util.find_spec(name) is None), None)
 
