@@ -171,9 +171,9 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pcpg.train("CombinationLock-v0", horizon=5, config=SMALL, out=folder / "runs/first")
     # A cover of one policy needs no updates, of which the program would take long to compile.
     pcpg.train("Maze-v0", size=10, config={"explore": {"max_policies": 1}}, out=folder / "runs/maze")
-    box = {"config": DEEP, "steps": 1_000, "reward": False}
-    pcpg.train("PointMass-v0", "pcpg-deep", **box, out=folder / "runs/box")
-    shutil.copytree(folder / "runs/box", folder / "runs/car")  # both are data of the deep learner
+    few = {"config": DEEP, "steps": 20, "total_steps": 200}
+    pcpg.train("PointMass-v0", "pcpg-deep", **few, reward=False, out=folder / "runs/box")
+    pcpg.train("PointMass-v0", "pcpg-deep", **few, out=folder / "runs/car")
     logged(folder / "poor.npz")
     return folder
 
