@@ -32,7 +32,7 @@ SIZE = 20
 SHOWN = (0, 2, 4, 6)
 """Policies of the cover that have a panel."""
 RIDGE = 1e-6
-CONFIG = {
+CONFIG: pcpg.Settings = {
     "ppo": {"num_updates": 20, "num_episodes": 256},
     "explore": {"max_policies": 12, "patience": 12, "ridge": RIDGE},
     "exploit": {"num_rounds": 0},
