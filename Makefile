@@ -90,7 +90,7 @@ slow-env: $(INSTALLED) $(PEERS_INSTALLED) $(RLLIB_INSTALLED) ## workers of a slo
 	$(BIN)/python benchmarks/slow_env.py --sb3 $(PEERS_VENV)/bin/python --rllib $(RLLIB_VENV)/bin/python
 
 # gymnax has a file of its own: it allows no jax as new as the others may have.
-EXTRAS := atari dmc robotics minigrid bsuite tensorboard wandb minari video ray tune docs dev
+EXTRAS := atari dmc robotics minigrid bsuite tensorboard wandb minari onnx video ray tune docs dev
 LOCK = $(LOCK_VENV)/bin/uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --no-config \
   --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" --quiet $(LOCK_FLAGS)
 lock: ## resolve the lock files anew where pyproject.toml asks for it; LOCK_FLAGS=--upgrade for the newest

@@ -17,7 +17,7 @@ os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_p
 
 KEPT = ("metrics.jsonl", "policy.safetensors", "summary.json")
 PPO = {"num_updates": 3, "num_episodes": 64, "hidden": [16, 16]}
-AGENTS: dict[str, dict[str, Any]] = {
+AGENTS: dict[str, Any] = {
     "pcpg": {
         "ppo": PPO,
         "explore": {"visit_episodes": 32, "num_groups": 16, "max_policies": 4, "patience": 4},

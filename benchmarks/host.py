@@ -4,7 +4,6 @@ The same as the peer: 8 environments, 256 steps of each an update, two layers of
 value, 10 epochs. Updates are included, compilation is not.
 """
 
-import time
 from typing import Any
 
 from settings import HOST, HOST_ENV, HOST_ENVS, HOST_STEPS, Setting
@@ -18,7 +17,7 @@ def measure() -> dict[str, Any]:
 
 
 def _rate(setting: Setting) -> dict[str, Any]:
-    from rounds import env_steps, step
+    from rounds import rate_of, step
 
     from pcpg.algos.ppo import BaselineConfig
     from pcpg.learners.settings import PPOConfig
@@ -38,13 +37,4 @@ def _rate(setting: Setting) -> dict[str, Any]:
     options = {"max_steps": HOST_STEPS, "num_envs": HOST_ENVS}
     agent = build_agent(RunConfig(f"gymnasium:{HOST_ENV}", "ppo", agent_config, options).resolved())
     states = step(agent, [agent.init(0)])  # compiles
-    first, start, busy = env_steps(states), time.perf_counter(), time.process_time()
-    while time.perf_counter() - start < SECONDS:
-        states = step(agent, states)
-    seconds, processor = time.perf_counter() - start, time.process_time() - busy
-    steps = env_steps(states) - first
-    return {
-        "steps_per_second": round(steps / seconds, 1),
-        "steps_per_processor_second": round(steps / processor, 1),
-        "steps": steps,
-    }
+    return rate_of(agent, states, SECONDS)

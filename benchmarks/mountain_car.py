@@ -8,7 +8,6 @@ counted too.
 
 import os
 import tempfile
-import time
 from typing import Any
 
 from settings import MOUNTAIN_CAR, MountainCarSetting
@@ -25,7 +24,7 @@ def measure(seconds: float = 20.0) -> dict[str, Any]:
 
 
 def _rate(setting: MountainCarSetting, seconds: float) -> dict[str, Any]:
-    from rounds import compile_seconds, env_steps, step
+    from rounds import compile_seconds, rate_of, step
 
     from pcpg.run_config import RunConfig
     from pcpg.training.loop import build_agent
@@ -50,19 +49,11 @@ def _rate(setting: MountainCarSetting, seconds: float) -> dict[str, Any]:
     )
     agent = build_agent(config.resolved())
     states = step(agent, [agent.init(0)])
-    compilation = compile_seconds(agent)
-    before, updates, start, busy = env_steps(states), 0, time.perf_counter(), time.process_time()
-    while time.perf_counter() - start < seconds:
-        states = step(agent, states)
-        updates += UPDATES
-    elapsed, processor = time.perf_counter() - start, time.process_time() - busy
-    steps = env_steps(states) - before
-    return {
-        "steps_per_second": round(steps / elapsed, 1),
-        "updates_per_second": round(updates / elapsed, 3),
-        "steps_per_processor_second": round(steps / processor, 1),
-        "updates_per_processor_second": round(updates / processor, 3),
-        "compile_seconds": round(compilation, 3),
-        "steps": steps,
+    found, compilation = rate_of(agent, states, seconds), compile_seconds(agent)
+    updates = found["updates"] * UPDATES
+    return found | {
         "updates": updates,
+        "updates_per_second": round(updates / found["seconds"], 3),
+        "updates_per_processor_second": round(updates * found["steps_per_processor_second"] / found["steps"], 3),
+        "compile_seconds": round(compilation, 3),
     }

@@ -7,7 +7,6 @@ episodes), epochs and minibatch; PC-PG has its own settings. One seed a core.
 import os
 import resource
 import tempfile
-import time
 from typing import Any
 
 from settings import HORIZON, SETTINGS, Setting
@@ -44,7 +43,7 @@ def _pcpg() -> tuple[str, dict[str, Any]]:
 
 def _rate(what: tuple[str, dict[str, Any]], cores: int) -> dict[str, Any]:
     import jax
-    from rounds import compile_seconds, env_steps, step
+    from rounds import compile_seconds, rate_of, step
 
     from pcpg.algorithms import ALGORITHMS
     from pcpg.config import from_plain
@@ -67,15 +66,5 @@ def _rate(what: tuple[str, dict[str, Any]], cores: int) -> dict[str, Any]:
     for _ in range(2):
         fresh = step(again, fresh)
     warm = compile_seconds(again)
-    before, start, busy = env_steps(states), time.perf_counter(), time.process_time()
-    while time.perf_counter() - start < SECONDS:
-        states = step(agent, states)
-    seconds, processor = time.perf_counter() - start, time.process_time() - busy
-    steps = env_steps(states) - before
-    return {
-        "steps_per_second": round(steps / seconds, 1),
-        "steps_per_processor_second": round(steps / processor, 1),
-        "compile_seconds_cold": round(cold, 2),
-        "compile_seconds_warm": round(warm, 2),
-        "seeds": cores,
-    }
+    compiling = {"compile_seconds_cold": round(cold, 2), "compile_seconds_warm": round(warm, 2)}
+    return rate_of(agent, states, SECONDS) | compiling | {"seeds": cores}

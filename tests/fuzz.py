@@ -17,7 +17,6 @@ import gc
 import hashlib
 import random
 import shutil
-import signal
 import sys
 import tempfile
 import time
@@ -33,6 +32,7 @@ import numpy as np
 
 import pcpg
 from pcpg.envs.adapters.names import Untrusted
+from pcpg.policies.host import Actor
 from pcpg.reports.page import render
 from pcpg.reports.read import read_run
 from pcpg.reports.visits import read_visits
@@ -54,6 +54,7 @@ from tests.damage import WAYS, add, forge, forge_plain, mix, swap
 from tests.kills import logged
 from tests.programs import shared_programs
 from tests.small import every
+from tests.wrong import Hang, at_most
 
 LOCK: dict[str, Any] = {"env": "CombinationLock-v0", "horizon": 2, "seeds": 2}
 SETTINGS = every()
@@ -80,10 +81,6 @@ SECONDS, MOST_MEMORY = 60, 1.0  # of one question; memory in GB
 BAD = ("silent", "traceback", "hang", "unnoticed", "memory")
 TAKEN: list[tuple[float, float]] = [(0.0, 0.0)]
 """The memory that each question took, and the process with it."""
-
-
-class Hang(BaseException):
-    """Something took longer than a minute."""
 
 
 class Enough(Exception):
@@ -120,8 +117,10 @@ def make_folders(root: Path, kinds: Sequence[str]) -> dict[str, Path]:
 
 
 def _cut(arguments: dict[str, Any], out: Path, step: int) -> Path:
+    """A run that was ended by an error some rounds before its end, a round after a checkpoint or later."""
+    begun = pcpg.train(**arguments, out=out, observer=lambda progress: progress.step < max(step - 1, 1), quiet=True)
     with contextlib.suppress(Enough):
-        pcpg.train(**arguments, out=out, observer=_stop_at(max(step, 1)), quiet=True)
+        pcpg.resume(begun, observer=_stop_at(max(step, 2)), quiet=True)
     return out
 
 
@@ -194,6 +193,9 @@ def ask_load(path: Path, said: list[str]) -> Any:
     run = pcpg.load(path)
     said += [] if run.is_finished else ["it is not finished"]
     policies = [digest(policy.network) for policy in (*run.policies, *run.best_policies)]
+    space = run.env.observation_space
+    for policy in run.policies:
+        Actor(policy.network)(np.zeros((1, *space.shape), space.dtype))
     covers = [digest(cover) for cover in run.covers] if run.config.agent.leaves == "cover" else []
     features = digest(run.features) if run.config.agent.leaves == "cover" else ""
     kept = digest(list(run.kept_episodes())) if run.keeps_data else ""
@@ -265,20 +267,6 @@ def questions_for(name: str, number: int) -> Iterator[tuple[str, Asked]]:
     yield "resume", ask_resume  # last: it changes the folder
 
 
-@contextlib.contextmanager
-def at_most(seconds: int) -> Iterator[None]:
-    def expire(*_: Any) -> None:
-        raise Hang
-
-    before = signal.signal(signal.SIGALRM, expire)
-    signal.alarm(seconds)
-    try:
-        yield
-    finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
-
-
 def answer_of(ask: Asked, path: Path) -> tuple[str, Any, list[str]]:
     """How a question ended (answered, refused, traceback, hang), the answer, and what was said."""
     said: list[str] = []
@@ -343,7 +331,8 @@ def fuzz(
                 how = "memory"
             said = [text for text in said if f"{name} {text}" not in usual]
             if how == "answered" and question in harm.compared and not said:
-                whole = [expected[other, question] for other in (folders if harm.way == "mix" else [name])]
+                others = folders if harm.way == "mix" else [name]
+                whole = [expected[other, question] for other in others if (other, question) in expected]
                 how = "answered" if answer in whole else "silent"
             if question == "verify" and how == "answered" and not said and harm.is_to_be_noticed:
                 how = "unnoticed"

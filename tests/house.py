@@ -48,8 +48,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "portable": GROUND | {"policy", "runs"},
     "run": TRAINING | {"policy", "elsewhere", "reports"},
     "callbacks": TRAINING | {"policy"},
-    "api": TRAINING | {"run", "policy", "elsewhere"},
-    "pcpg": TRAINING | {"run", "callbacks", "api", "elsewhere", "reports"},  # the public names
+    "settings": set(),  # types
+    "api": TRAINING | {"run", "policy", "elsewhere", "settings"},
+    "pcpg": TRAINING | {"run", "callbacks", "api", "elsewhere", "reports", "settings"},  # the public names
     "reports": {"config", "runs", "algorithms", "state", "envs"},
     "play": GROUND | {"runs", "run", "api", "training", "reports"},
     "hub": TRAINING | {"policy", "reports", "run"},
@@ -81,7 +82,7 @@ MAY_NAME_IDS = ("pcpg_lab/", "pcpg_theory/")
 # The files of one round of PC-PG, in the order in which it crosses them; then those in which its parts are computed.
 ROUND = ["engine/together", "algos/pcpg", "algorithm1", "algos/on_policy", "learners/ppo", "algos/rounds"]
 BENEATH = [
-    "algos/members",
+    "algos/pcpg_settings",
     "engine/program",
     "engine/rollout",
     "engine/play",

@@ -14,6 +14,7 @@ import json
 import os
 import pkgutil
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -117,10 +118,17 @@ def results(name: str, root: Path) -> dict[str, bytes]:
         return {path.name: _without_provenance(path) for path in sorted((out / "cells").glob("*.json"))}
     if name in PLANS:
         cells = {f"{cell.name}/{file}": data for cell in (out / "cells").iterdir() for file, data in files_of(cell)}
-        pages = ("table.csv", "table.json", "best.json", "study.jsonl", "report.html")
-        found = {file: (out / file).read_bytes() for file in pages if (out / file).exists()}
-        return cells | found
-    return dict(files_of(out)) | ({"report.html": (out / "report.html").read_bytes()} if name == "report" else {})
+        tables = ("table.csv", "table.json", "best.json", "study.jsonl")
+        found = {file: (out / file).read_bytes() for file in tables if (out / file).exists()}
+        return cells | found | ({} if name == "tune" else page_of(out))
+    return dict(files_of(out)) | (page_of(out) if name == "report" else {})
+
+
+def page_of(out: Path) -> dict[str, bytes]:
+    """The page of a run or a sweep, without where it lies and how long it took."""
+    text = (out / "report.html").read_text().replace(str(out), "OUT")
+    text = re.sub(r"[\d.]+(?= (s|min|h)\b)", "TIME", text)
+    return {"report.html": re.sub(r"(?<=<dt>Steps per second</dt><dd>)[\d,]+", "SPEED", text).encode()}
 
 
 def files_of(out: Path) -> Iterator[tuple[str, bytes]]:
@@ -218,7 +226,7 @@ def kill_at_random(name: str, root: Path, kills: int, rng: random.Random, second
         found = results(name, root / "killed")
         if found != expected:
             other = sorted(file for file in {*found, *expected} if found.get(file) != expected.get(file))
-            kept = root / f"wrong-{name}-{done}"
+            kept = root / f"wrong-{name}-{len(wrong)}"
             shutil.copytree(root / "killed" / name, kept)
             wrong.append(f"{name}: other results than those of a run left alone: {', '.join(other)}; see {kept}")
     return done, wrong
@@ -252,7 +260,9 @@ def kills(count: int, root: Path, names: list[str], seed: int) -> tuple[int, lis
             times.append(time.monotonic() - began)
             twice.append(results(name, root / "alone"))
         if twice[0] != twice[1]:
-            wrong.append(f"{name}: two runs left alone differ, so that a kill is not the cause")
+            other = sorted(file for file in twice[0] if twice[0][file] != twice[1].get(file))
+            wrong.append(f"{name}: two runs left alone differ in {', '.join(other)}, so that a kill is not the cause")
+            print(wrong[-1], flush=True)
         share = count // len(names) + (names.index(name) < count % len(names))
         began = time.monotonic()
         done, found = kill_at_random(name, root, share, rng, times[-1])
@@ -359,7 +369,9 @@ def main() -> None:
             sys.executable, [sys.executable, "-m", "tests.kills", *sys.argv[1:]], os.environ | {MARK: str(os.getpid())}
         )
     root = Path(tempfile.mkdtemp(prefix="pcpg-kills-"))
-    names = [name for name in RUNS if name in asked.only or f"exploit {name}" in asked.only]
+    sources = {name: name.removeprefix("exploit ") for name in RUNS} | {"report": "pcpg"}
+    wanted = {*asked.only, *(sources[name] for name in asked.only)}
+    names = [name for name in RUNS if name in wanted]
     total, wrong = kills(asked.kills, root, names, asked.seed) if asked.kills else (0, [])
     wrong += ways(root) if asked.ways else []
     print(f"{total} kills over {', '.join(names)}: {len(wrong)} wrong")

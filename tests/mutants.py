@@ -4,7 +4,7 @@
 
 Every mutant is applied to a copy of the tree in a temporary folder, and only its named tests are run there. A mutant
 that no test kills survives: it is printed, and the exit status is 1. A text that is not found exactly once in its file
-is an error, so the tables in `mutants_table` and `mutants_data` follow the code.
+is an error, so the table in mutants.toml follows the code.
 """
 
 import argparse
@@ -14,17 +14,35 @@ import subprocess
 import sys
 import tempfile
 import time
+import tomllib
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import SimpleQueue
-
-from tests import mutants_data, mutants_table
-from tests.mutants_table import Mutant
-
-MUTANTS = mutants_table.MUTANTS + mutants_data.MUTANTS
+from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 COPIED = ("src", "tests", "pyproject.toml", "benchmarks")
+
+
+class Mutant(NamedTuple):
+    """A change of one line, and the tests that should kill it."""
+
+    name: str
+    file: str  # below src
+    old: str
+    new: str
+    tests: tuple[str, ...]  # below tests
+
+
+def table() -> Iterator[Mutant]:
+    """All mutants of mutants.toml."""
+    for group in tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))["mutants"]:
+        for name, (old, new) in group["wrong"].items():
+            yield Mutant(name, group["file"], old, new, tuple(group["tests"]))
+
+
+MUTANTS = tuple(table())
 
 
 def copy_of(folder: Path) -> Path:

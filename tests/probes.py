@@ -33,7 +33,7 @@ class ProbeState(NamedTuple):
     memory: jax.Array  # float32, what the probe shows or remembers
 
 
-class _Probe(Environment[NoParams, ProbeState]):
+class Probe(Environment[NoParams, ProbeState]):
     """One decision, two actions, reward 1; the observation is the memory, zero after the end."""
 
     @property
@@ -85,12 +85,12 @@ class _Probe(Environment[NoParams, ProbeState]):
 
 
 @dataclasses.dataclass(frozen=True)
-class OneStep(_Probe):
+class OneStep(Probe):
     """One decision, reward 1."""
 
 
 @dataclasses.dataclass(frozen=True)
-class TwoStates(_Probe):
+class TwoStates(Probe):
     """One decision; the observation is 1 or -1 by a fair coin, and the reward is the observation."""
 
     def _first(self, key: jax.Array) -> jax.Array:
@@ -102,7 +102,7 @@ class TwoStates(_Probe):
 
 
 @dataclasses.dataclass(frozen=True)
-class Delayed(_Probe):
+class Delayed(Probe):
     """Two decisions; the second pays 1 if the first matched its observation (action 1 at 1, action 0 at -1).
 
     The observation is (cue, 0) and then (1 or -1: matched or not, 1).
@@ -132,7 +132,7 @@ class Delayed(_Probe):
 
 
 @dataclasses.dataclass(frozen=True)
-class Truncation(_Probe):
+class Truncation(Probe):
     """Reward 1 for ever, cut after `limit` decisions."""
 
     limit: int = 10
@@ -155,7 +155,7 @@ class Truncation(_Probe):
 
 
 @dataclasses.dataclass(frozen=True)
-class Action(_Probe):
+class Action(Probe):
     """One decision; action 1 pays 1, action 0 nothing."""
 
     def _reward(self, state: ProbeState, action: jax.Array) -> jax.Array:
@@ -164,7 +164,7 @@ class Action(_Probe):
 
 
 @dataclasses.dataclass(frozen=True)
-class Continuous(_Probe):
+class Continuous(Probe):
     """One decision with a real action; the reward is -(action - 0.5)^2, outside the space too."""
 
     @property
@@ -177,7 +177,7 @@ class Continuous(_Probe):
 
 
 @dataclasses.dataclass(frozen=True)
-class NonFinite(_Probe):
+class NonFinite(Probe):
     """Reward 1 for `finite_steps` decisions; then one decision more, which gives a NaN and terminates."""
 
     finite_steps: int = 5

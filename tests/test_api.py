@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import pydoc
 import re
 import signal
 from collections.abc import Callable
@@ -43,6 +44,14 @@ def test_the_public_names_are_there() -> None:
     assert pcpg.envs.make is pcpg.make
     with pytest.raises(AttributeError, match="no attribute 'tarin'"):
         _ = pcpg.tarin
+
+
+def test_help_shows_what_a_newcomer_needs() -> None:
+    shown = pydoc.render_doc(pcpg, renderer=pydoc.plaintext)
+    assert "pcpg.train(MyEnv)" in shown[:800] and "total_steps: environment steps per seed" in shown
+    assert "equinox._module" not in shown and "TYPE_CHECKING" not in dir(pcpg)
+    assert shown.count("\n") < 500
+    assert {"Cover", "Design", "Environment", "Progress", "Verdict", "d_optimal"} <= set(dir(pcpg))
 
 
 def test_a_run_gives_policies_covers_and_weights(run: pcpg.Run) -> None:

@@ -1,6 +1,7 @@
 """A folder for a model hub holds policies that act as before, loads without any code of its own, and has a card."""
 
 import contextlib
+import hashlib
 import json
 import os
 import re
@@ -12,6 +13,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
+from safetensors.numpy import load, save
 
 import pcpg
 from pcpg.runs.documents import read_json, write_json
@@ -61,7 +63,7 @@ def test_policies_come_back_as_they_were_without_their_environment(exported: tup
 def test_the_card_has_returns_and_how_to_use_it(exported: tuple[pcpg.Run, Path]) -> None:
     _, folder = exported
     card = (folder / "README.md").read_text()
-    assert card.startswith("---\nlibrary_name: pcpg\n") and "PPO on python:" in card
+    assert card.startswith("---\nlibrary_name: pcpg\n") and f"# PPO on {Two.__module__}.Two" in card
     assert "pcpg.hub.load" in card and "Environment steps per seed: " in card
     assert all(f"| {seed} | " in card for seed in (0, 1)) and "With 2 seeds" not in card, "no return counts as solved"
     assert {path.name for path in folder.iterdir()} == {"pcpg.json", "policy.safetensors", "README.md"}
@@ -152,6 +154,21 @@ def test_a_forged_description_is_refused_in_words(
     write_json(folder / "pcpg.json", about)
     with pytest.raises(RunError, match=r"model/(pcpg\.json|policy\.safetensors)"):
         pcpg.hub.load(folder)
+
+
+def test_arrays_of_a_kernel_that_do_not_fit_together_are_refused(tmp_path: Path) -> None:
+    small = {"replay": {"capacity": 400, "max_landmarks": 64}, "exploit": {"visit_episodes": 16}}
+    run = pcpg.train("CombinationLock-v0", "pcpg-replay", horizon=2, config=small, out=tmp_path / "run", quiet=True)
+    folder = pcpg.hub.export(run, tmp_path / "model")
+    whole = load((folder / "policy.safetensors").read_bytes())
+    for name in whole:
+        if whole[name].ndim and not name.endswith(".root"):  # with which no action is chosen
+            arrays = save({**whole, name: whole[name][..., :-1].copy()})
+            (folder / "policy.safetensors").write_bytes(arrays)
+            about = read_json(folder / "pcpg.json").content
+            write_json(folder / "pcpg.json", about | {"sha256": hashlib.sha256(arrays).hexdigest()})
+            with pytest.raises(DamagedFile, match=r"policy\.safetensors"):
+                pcpg.hub.load(folder)
 
 
 @pytest.mark.parametrize("env", ["payload:Harm", "payload.py:Harm", "gymnasium:payload:X-v0", "gymnax:payload"])

@@ -39,6 +39,7 @@ class Anything(gymnasium.Env):
         return self.observation_space.sample(), float(np.sum(action)), self.at == 3, False, {}
 
 
+DEEP: dict[str, Any] = {"learn": {"hidden": [8, 8], "updates": 1.0, "batch": 8}}
 VECTOR = spaces.Box(-50.0, 150.0, (3,))
 CASES = {
     "discrete": (VECTOR, spaces.Discrete(3, start=5), "ppo", PPO),
@@ -46,6 +47,14 @@ CASES = {
     "parts": (spaces.Dict({"a": spaces.Discrete(3), "b": VECTOR}), spaces.MultiDiscrete([2, 4]), "ppo", PPO),
     "real": (VECTOR, spaces.Box(-2.0, 1.0, (2,)), "ppo", PPO),
     "kernel": (spaces.Discrete(6), spaces.Discrete(3), "pcpg-replay", {"explore": {"patience": 1}}),
+    "off-policy": (VECTOR, spaces.Discrete(3, start=5), "pcpg-deep", DEEP),
+    "off-policy, parts": (
+        spaces.Dict({"a": spaces.Discrete(3), "b": VECTOR}),
+        spaces.MultiDiscrete([2, 4]),
+        "sac",
+        DEEP,
+    ),
+    "off-policy, real": (VECTOR, spaces.Box(np.float32([-2, 0]), np.float32([1, 10])), "sac", DEEP),
     "kernel, real": (spaces.Discrete(6), spaces.Box(-2.0, 1.0, (1,)), "pcpg-replay", {"explore": {"patience": 1}}),
 }
 
@@ -93,6 +102,10 @@ def test_an_onnx_graph_acts_as_the_policy_does(run: pcpg.Run, tmp_path: Path) ->
 
 def test_what_cannot_be_written_is_refused_in_words(tmp_path: Path) -> None:
     run = pcpg.train("Chain-v0", "ppo", config=PPO, quiet=True)
+    picture = Anything(spaces.Box(0, 255, (40, 40, 3), np.uint8), spaces.Discrete(2))
+    seen = pcpg.train(picture, "sac", config=DEEP, total_steps=30, quiet=True)
+    with pytest.raises(ValueError, match=r"no convolutions: use pcpg\.load\(folder\)\.policy, or pickle it"):
+        seen.policy.save_numpy(tmp_path / "policy.npz")
     with pytest.raises(ValueError, match=r"must end in \.npz, got 'policy\.pt'"):
         run.policy.save_numpy(tmp_path / "policy.pt")
     (tmp_path / "a.npz").write_text("precious")

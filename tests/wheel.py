@@ -52,8 +52,8 @@ def build(folder: Path) -> Path:
     return wheel
 
 
-def use(python: str, wheel: Path, folder: Path) -> None:
-    """Install the wheel in a new environment of a Python, and use it from an empty folder."""
+def use(python: str, wheel: Path, folder: Path) -> str:
+    """Install the wheel in a new environment of a Python, and use it from an empty folder; the versions of both."""
     folder.mkdir()
     run(python, "-m", "venv", folder / "venv", cwd=folder)
     found, here = folder / "venv/bin", folder / "here"
@@ -62,6 +62,8 @@ def use(python: str, wheel: Path, folder: Path) -> None:
     for line in COMMANDS:
         run(found / "pcpg", *line.split(), cwd=here)
     run(found / "python", "-c", PYTHON.format(folder=str(folder)), cwd=here)
+    said = "import platform, jax; print(f'Python {platform.python_version()}, jax {jax.__version__}')"
+    return subprocess.check_output([found / "python", "-c", said], text=True).strip()
 
 
 def main() -> None:
@@ -71,8 +73,7 @@ def main() -> None:
         wheel = build(Path(temporary))
         for number, python in enumerate(parser.parse_args().pythons):
             began = time.monotonic()
-            use(python, wheel, Path(temporary) / str(number))
-            said = subprocess.check_output([python, "--version"], text=True).strip()
+            said = use(python, wheel, Path(temporary) / str(number))
             print(f"{wheel.name} on {said}: {len(COMMANDS) + 1} uses, {time.monotonic() - began:.0f} s", flush=True)
 
 

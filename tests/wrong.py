@@ -126,7 +126,7 @@ def answer_of(words: list[str]) -> Outcome:
             main(words)
     except SystemExit as done:
         code = int(done.code or 0)
-    except TimeoutError:
+    except Hang:
         return Outcome("taken: it runs", "")
     except BaseException:
         return Outcome("traceback", traceback.format_exc()[-1500:])
@@ -147,12 +147,16 @@ def left() -> set[str]:
     return {str(path) for path in Path().rglob("*")}
 
 
+class Hang(BaseException):
+    """Something took longer than it may."""
+
+
 @contextlib.contextmanager
 def at_most(seconds: int) -> Iterator[None]:
-    """Raise TimeoutError inside after so many seconds."""
+    """Raise Hang inside after so many seconds."""
 
     def expire(*_: Any) -> None:
-        raise TimeoutError
+        raise Hang
 
     before = signal.signal(signal.SIGALRM, expire)
     signal.alarm(seconds)
@@ -211,7 +215,7 @@ def answer_of_call(call: Callable[[], Any]) -> Outcome:
         with at_most(SECONDS), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             call()
-    except TimeoutError:
+    except Hang:
         return Outcome("taken: it runs", "")
     except (ValueError, TypeError, RunError, OSError, KeyError) as error:
         frames = traceback.extract_tb(error.__traceback__)

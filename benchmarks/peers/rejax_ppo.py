@@ -8,41 +8,16 @@ Compilation is timed apart: of the program that makes the first state and of the
 """
 
 import argparse
-import json
 import os
-import platform
 import time
-from importlib.metadata import version
 from typing import Any
 
 os.environ.update(JAX_PLATFORMS="cpu", OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", CUDA_VISIBLE_DEVICES="")
 os.environ["JAX_ENABLE_COMPILATION_CACHE"] = "false"  # a compilation found on disk would not be one
 
 import jax
+from clock import flags, pin_to_one_core, rate, say
 from rejax import PPO
-
-
-def parse_arguments() -> argparse.Namespace:
-    """The setting to measure, from the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--num-envs", type=int, default=8, help="environments stepped at once")
-    parser.add_argument("--num-steps", type=int, default=2048, help="steps of each environment per update")
-    parser.add_argument("--num-minibatches", type=int, default=32, help="minibatches of a pass")
-    parser.add_argument("--num-epochs", type=int, default=10, help="passes over the data per update")
-    parser.add_argument("--seconds", type=float, default=20.0, help="how long to measure, after the warm-up")
-    parser.add_argument("--warm-up-updates", type=int, default=3, help="updates before the clock starts")
-    parser.add_argument("--core", type=int, default=None, help="core to run on; the last one allowed if not given")
-    return parser.parse_args()
-
-
-def pin_to_one_core(core: int | None) -> int | None:
-    """Keep this process on one core and give its number, or None where the system cannot."""
-    # Before the first use of JAX, whose thread pools take their size from the cores allowed.
-    if not hasattr(os, "sched_setaffinity"):
-        return None
-    chosen = max(os.sched_getaffinity(0)) if core is None else core
-    os.sched_setaffinity(0, {chosen})
-    return chosen
 
 
 def make_agent(arguments: argparse.Namespace) -> Any:
@@ -65,38 +40,29 @@ def measure(agent: Any, arguments: argparse.Namespace) -> dict[str, float | int]
     wall, processor = time.perf_counter(), time.process_time()
     # The agent is a constant of both programs: its optimiser is made in the first and used in the second.
     state = jax.jit(lambda key: agent.init_state(key)).lower(key).compile()(key)
-    update = jax.jit(lambda state: agent.train_iteration(state)).lower(state).compile()
-    compile_seconds, compile_busy = time.perf_counter() - wall, time.process_time() - processor
-    for _ in range(arguments.warm_up_updates):
-        state = update(state)
-    jax.block_until_ready(state)
-    updates, wall, processor = 0, time.perf_counter(), time.process_time()
-    while time.perf_counter() - wall < arguments.seconds:
-        state = jax.block_until_ready(update(state))
-        updates += 1
-    elapsed, busy = time.perf_counter() - wall, time.process_time() - processor
-    steps = updates * arguments.num_envs * arguments.num_steps
-    return {
-        "steps_per_second": round(steps / elapsed, 1),
-        "steps_per_processor_second": round(steps / busy, 1),
-        "compile_seconds": round(compile_seconds, 3),
-        "compile_processor_seconds": round(compile_busy, 3),
-        "steps": steps,
-        "seconds": round(elapsed, 3),
+    program = jax.jit(lambda state: agent.train_iteration(state)).lower(state).compile()
+    compiling = {
+        "compile_seconds": round(time.perf_counter() - wall, 3),
+        "compile_processor_seconds": round(time.process_time() - processor, 3),
     }
+    updates = 0
+
+    def update() -> None:
+        nonlocal state, updates
+        state, updates = jax.block_until_ready(program(state)), updates + 1
+
+    for _ in range(arguments.warm_up_updates):
+        update()
+    return rate(update, lambda: updates * arguments.num_envs * arguments.num_steps, arguments.seconds) | compiling
 
 
 def main() -> None:
     """Measure one setting and print it as a line of JSON."""
-    arguments = parse_arguments()
+    arguments = flags(__doc__, num_envs=8, num_steps=2048, num_minibatches=32, num_epochs=10).parse_args()
     core = pin_to_one_core(arguments.core)
-    result = measure(make_agent(arguments), arguments)
-    setting = {name: value for name, value in vars(arguments).items() if name not in ("core", "seconds")}
-    record = {"system": "rejax PPO", "env": "MountainCarContinuous-v0 (gymnax)"} | result | setting
-    record |= {"device": "cpu", "threads": 1, "core": core, "network": "64x64 ReLU"}
-    names = ("rejax", "gymnax", "jax", "flax", "numpy")
-    versions = {name: version(name) for name in names} | {"python": platform.python_version()}
-    print(json.dumps(record | {"versions": versions}), flush=True)
+    found = measure(make_agent(arguments), arguments)
+    system = {"system": "rejax PPO", "env": "MountainCarContinuous-v0 (gymnax)"}
+    say(system, found, arguments, core, ("rejax", "gymnax", "jax", "flax", "numpy"))
 
 
 if __name__ == "__main__":

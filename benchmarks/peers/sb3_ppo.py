@@ -6,44 +6,16 @@ Runs in the peers' own environment and prints one line of JSON:
 """
 
 import argparse
-import json
 import os
-import platform
-import time
 
 os.environ.update(OMP_NUM_THREADS="1", MKL_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", CUDA_VISIBLE_DEVICES="")
 
 import gymnasium
-import numpy as np
-import stable_baselines3
 import torch
+from clock import flags, pin_to_one_core, rate, say
 from numpy_lock import NumpyLock
 from stable_baselines3 import PPO
 from stable_baselines3.common.vec_env import DummyVecEnv
-
-
-def parse_arguments() -> argparse.Namespace:
-    """The setting to measure, from the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--env", default="lock", help="the lock, or the id of an environment of Gymnasium's")
-    parser.add_argument("--horizon", type=int, default=10, help="levels of the lock")
-    parser.add_argument("--num-envs", type=int, default=8, help="environments stepped one after the other")
-    parser.add_argument("--num-steps", type=int, default=256, help="steps of each environment per update")
-    parser.add_argument("--batch-size", type=int, default=128, help="samples of a minibatch")
-    parser.add_argument("--num-epochs", type=int, default=4, help="passes over the data per update")
-    parser.add_argument("--seconds", type=float, default=20.0, help="how long to measure, after the warm-up")
-    parser.add_argument("--warm-up-updates", type=int, default=3, help="updates before the clock starts")
-    parser.add_argument("--core", type=int, default=None, help="core to run on; the last one allowed if not given")
-    return parser.parse_args()
-
-
-def pin_to_one_core(core: int | None) -> int | None:
-    """Keep this process on one core and give its number, or None where the system cannot."""
-    if not hasattr(os, "sched_setaffinity"):
-        return None
-    chosen = max(os.sched_getaffinity(0)) if core is None else core
-    os.sched_setaffinity(0, {chosen})
-    return chosen
 
 
 def make_env(arguments: argparse.Namespace) -> gymnasium.Env:
@@ -67,46 +39,23 @@ def make_agent(arguments: argparse.Namespace) -> PPO:
 
 
 def measure(agent: PPO, seconds: float, warm_up_updates: int) -> dict[str, float | int]:
-    """Steps, wall time and processor time of whole updates until `seconds` have passed."""
-    steps_per_update = agent.n_steps * agent.n_envs
-    agent.learn(steps_per_update * warm_up_updates)
-    steps, wall, processor = 0, time.perf_counter(), time.process_time()
-    while (elapsed := time.perf_counter() - wall) < seconds:
-        agent.learn(steps_per_update, reset_num_timesteps=False)
-        steps += steps_per_update
-    elapsed = time.perf_counter() - wall
-    busy = time.process_time() - processor
-    return {
-        "steps_per_second": round(steps / elapsed, 1),
-        "steps_per_processor_second": round(steps / busy, 1),
-        "steps": steps,
-        "seconds": round(elapsed, 3),
-    }
+    """Whole updates until `seconds` have passed, after the warm-up."""
+    size = agent.n_steps * agent.n_envs
+    agent.learn(size * warm_up_updates)
+    return rate(lambda: agent.learn(size, reset_num_timesteps=False), lambda: agent.num_timesteps, seconds)
 
 
 def main() -> None:
     """Measure one setting and print it as a line of JSON."""
-    arguments = parse_arguments()
+    parser = flags(__doc__, num_envs=8, num_steps=256, batch_size=128, num_epochs=4)
+    parser.add_argument("--env", default="lock", help="the lock, or the id of an environment of Gymnasium's")
+    parser.add_argument("--horizon", type=int, default=10, help="levels of the lock")
+    arguments = parser.parse_args()
     core = pin_to_one_core(arguments.core)
     torch.set_num_threads(1)
-    result = measure(make_agent(arguments), arguments.seconds, arguments.warm_up_updates)
-    versions = {
-        "stable-baselines3": stable_baselines3.__version__,
-        "torch": torch.__version__,
-        "gymnasium": gymnasium.__version__,
-        "numpy": np.__version__,
-        "python": platform.python_version(),
-    }
-    setting = {name: value for name, value in vars(arguments).items() if name not in ("core", "seconds")}
-    record = {
-        "system": "stable-baselines3 PPO",
-        **result,
-        **setting,
-        "device": "cpu",
-        "threads": 1,
-        "core": core,
-    }
-    print(json.dumps(record | {"network": "64x64 ReLU", "versions": versions}), flush=True)
+    found = measure(make_agent(arguments), arguments.seconds, arguments.warm_up_updates)
+    packages = ("stable-baselines3", "torch", "gymnasium", "numpy")
+    say({"system": "stable-baselines3 PPO"}, found, arguments, core, packages)
 
 
 if __name__ == "__main__":

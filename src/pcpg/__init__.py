@@ -3,7 +3,7 @@
     import pcpg
 
     run = pcpg.train(MyEnv)                # a Gymnasium environment: class, instance, function or id
-    print(run.verdict)                     # what came out, and what to try next
+    print(run.verdict)                     # the result, and what to try next
     run.evaluate(episodes=100).mean_return
     run.policy.act(observation)            # what the trained policy does
     run.report(), run.video(), run.save("runs/mine")
@@ -18,24 +18,25 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pcpg.api import Evaluation, Policy, Progress, Run, Verdict, exploit, load, resume, train
-    from pcpg.cover.cover import Cover
-    from pcpg.cover.design import Design, d_optimal
-    from pcpg.envs import Environment, check_environment, make, register
+    from pcpg.api import Evaluation, Policy, Run, exploit, load, resume, train
+    from pcpg.api import Progress as Progress
+    from pcpg.api import Verdict as Verdict
+    from pcpg.cover.cover import Cover as Cover
+    from pcpg.cover.design import Design as Design
+    from pcpg.cover.design import d_optimal as d_optimal
+    from pcpg.envs import Environment as Environment
+    from pcpg.envs import check_environment, make, register
+    from pcpg.settings import Settings
 
 __version__ = "0.1.0"
 
+# What help(pcpg) explains; the other names of `_HOMES` are as public.
 __all__ = [
-    "Cover",
-    "Design",
-    "Environment",
     "Evaluation",
     "Policy",
-    "Progress",
     "Run",
-    "Verdict",
+    "Settings",
     "check_environment",
-    "d_optimal",
     "exploit",
     "load",
     "make",
@@ -50,6 +51,7 @@ _HOMES = {
     "pcpg.cover.cover": ("Cover",),
     "pcpg.cover.design": ("Design", "d_optimal"),
     "pcpg.envs": ("Environment", "check_environment", "make", "register"),
+    "pcpg.settings": ("Settings",),
 }
 _MODULES = ("envs", "features", "theory", "api", "callbacks", "hub")
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
@@ -64,8 +66,8 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module(f"pcpg.{name}")
     from pcpg.elsewhere import LEARNERS, missing
 
-    raise missing("module 'pcpg'", name, LEARNERS, __all__)
+    raise missing("module 'pcpg'", name, LEARNERS, _HOME_OF)
 
 
 def __dir__() -> list[str]:
-    return sorted([*__all__, "__version__", *_MODULES])
+    return sorted([*_HOME_OF, "__version__", *_MODULES])

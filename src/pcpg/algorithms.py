@@ -65,6 +65,7 @@ class Cost(NamedTuple):
     is_estimate: bool  # whether the steps are about that many, not at most
     networks: int  # bytes
     episodes: int  # bytes
+    data: int = 0  # bytes of all that a seed may keep
 
 
 class Settings(Protocol):

@@ -22,6 +22,7 @@ from pcpg.run_config import RunConfig, new_config
 from pcpg.runs.folder import RunFolder
 from pcpg.runs.loggers import check_loggers
 from pcpg.runs.metrics import Logger
+from pcpg.settings import Settings
 from pcpg.training.display import Display, plan, tell, title_of
 from pcpg.training.exploit import exploit_config, exploit_defaults
 from pcpg.training.going_on import go_on
@@ -63,7 +64,7 @@ def train(
     feature_options: Mapping[str, object] | None = None,
     network: Network | None = None,
     data: str | os.PathLike[str] | None = None,
-    config: Mapping[str, object] | None = None,
+    config: Settings | None = None,
     on: str = LOCAL,
     feature_seed: int = 0,
     lanes: int = 0,
@@ -88,7 +89,7 @@ def train(
         features: name of the cover's feature map, or phi(observation, action); with `feature_options`, `feature_seed`.
         network: `network(shape, key)` makes an Equinox module from one observation to hidden units.
         data: logged episodes to begin with, for algorithms that learn from all data: an .npz file, or "minari:ID".
-        config: changes to the algorithm's preset, as in `{"explore": {"bonus_coef": 2.0}}`.
+        config: changes to the algorithm's preset, as in `{"explore": {"bonus_coef": 2.0}}`; typed `pcpg.Settings`.
         on: where the workers of an environment are (option `workers`): "local", "ray" or "ray://host:port".
         observer: called with a `Progress` before the first round and after each, or several; False stops training.
         quiet: say nothing; by default the log "pcpg" says what the command line says. `progress`: how far it is.
@@ -133,7 +134,7 @@ def exploit(
     seeds: int | None = None,
     seed: int | None = None,
     out: str | os.PathLike[str] | None = None,
-    config: Mapping[str, object] | None = None,
+    config: Settings | None = None,
     lanes: int = 0,
     new_steps: int | str = 0,
     observer: Observers = None,

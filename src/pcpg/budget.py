@@ -104,9 +104,9 @@ def read_steps(given: int | str) -> tuple[int, bool]:
         given = str(given)
     found = re.fullmatch(r"(\+?)([\d_,]*\.?\d+)([kKmMgGbB]?)", str(given).strip(), re.ASCII)
     number = float(re.sub("[_,]", "", found[2])) if found else 0.0
-    if found is None or number <= 0:
+    scale = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "b": 10**9}[found[3].lower() if found else ""]
+    if found is None or round(number * scale) < 1 or (scale == 1 and number % 1):
         raise ConfigError(f"steps must be a number such as 500k, 1M or 200000, got {given!r}")
-    scale = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "b": 10**9}[found[3].lower()]
     return round(number * scale), bool(found[1])
 
 

@@ -290,7 +290,7 @@ def allows(kind: Any, value: object) -> bool:
 
 
 def _origin(kind: Any) -> Any:
-    return typing.get_origin(kind) or kind
+    return Mapping if typing.is_typeddict(kind) else typing.get_origin(kind) or kind
 
 
 def nested(values: Mapping[str, object], separator: str = ".") -> Json:
@@ -316,6 +316,9 @@ def read_words(kind: object, words: Any) -> Any:
 
 
 def _read(kind: object, words: Sequence[str]) -> Any:
+    is_open = Ellipsis in typing.get_args(kind) and str not in typing.get_args(kind)
+    if is_open and len(words) == 1 and "," in words[0]:
+        words = [word.strip() for word in words[0].strip("[]() ,").split(",")]  # 64,64 as well as 64 64
     items = item_kinds(kind, len(words))
     if items is not None:
         return tuple(read_words(item, [word]) for item, word in zip(items, words, strict=True))

@@ -114,6 +114,8 @@ COMMANDS = {
     **dict.fromkeys(("continue", "load"), "resume"),
     **dict.fromkeys(("benchmark", "experiment"), "reproduce"),
     **dict.fromkeys(("list", "ls", "environments"), "envs"),
+    **dict.fromkeys(("version", "-v", "-V"), "--version"),
+    **dict.fromkeys(("hub", "push", "upload"), "pcpg.hub.export(run, folder) in Python"),
 }
 """Commands elsewhere, and ours."""
 

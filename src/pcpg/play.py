@@ -23,7 +23,7 @@ from pcpg.envs.adapters.worker_process import said
 from pcpg.envs.drawing import INK, WHITE, canvas, font
 from pcpg.envs.gymnasium_bridge import FunctionalEnv
 from pcpg.envs.host import EnvironmentFailed, HostEnvironment
-from pcpg.reports.playing import MOST_FRAMES, Playing, shrunk
+from pcpg.reports.figures import MOST_FRAMES, Playing, shrunk
 from pcpg.runs.disk import check_output, is_folder
 from pcpg.runs.errors import MissingExtra, RunError
 from pcpg.runs.folder import RunFolder
@@ -84,7 +84,8 @@ def _adapted_env(run: Run, mode: str | None) -> gymnasium.Env:
         raise CannotPlay(f"{run.config.env} is a vector environment; a video needs a single one")
     if mode is not None and made.render_mode != mode:
         raise CannotPlay(
-            f"{run.config.env} does not render frames: its render mode is {made.render_mode!r}, expected {mode!r}"
+            f"{run.config.env} does not render frames: its render mode is {made.render_mode!r}, expected {mode!r}; "
+            "pass its class, or a function that takes render_mode"
         )
     return made
 

@@ -34,9 +34,10 @@ from pcpg.reports.page import write_report
 from pcpg.reports.read import read_run
 from pcpg.reports.verdict import Verdict, verdict
 from pcpg.run_config import RunConfig, check_episodes_fit
-from pcpg.runs.disk import LOCK, copy_folder, exists
+from pcpg.runs.disk import copy_folder, exists
 from pcpg.runs.errors import FolderTaken, NotARun
 from pcpg.runs.folder import RunFolder
+from pcpg.runs.lock import LOCK
 from pcpg.state import NonFinite
 from pcpg.training.compile_cache import enable_compile_cache
 from pcpg.training.exploit import make_run_env

@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import json
 import math
+import operator
 import typing
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
@@ -84,6 +85,9 @@ class RunConfig:
             raise ConfigError(
                 f"agent.bonus: the bonus of {self.algo} is {own.name}, got {said}; other bonuses are for --algo ppo"
             )
+        for name in getattr(preset, "absent", ()):
+            if operator.attrgetter(name)(self.agent):
+                raise ConfigError(f"agent.{name}: {self.algo} is the algorithm without it; others have one")
         if self.agent.needs_budget and not (self.limits.steps or self.limits.seconds):
             raise ConfigError("explore.reward_first is a share of the budget: set steps or time as well")
 
@@ -246,6 +250,11 @@ def check_fits(env: Environment, settings: Settings) -> None:
                 f"one {what} of {space} has {size:,} entries as network input, more than the limit of {MOST_ENTRIES:,}"
             )
     cost, free = settings.sized(env, NO_LIMITS).cost(env, NO_LIMITS), free_memory()
+    if free is not None and cost.data > free:
+        raise ConfigError(
+            f"the data of one seed may need {cost.data / 1e9:,.1f} GB of memory, but only {free / 1e9:,.1f} GB are "
+            "free: give fewer --steps or a smaller --replay.capacity"
+        )
     if free is not None and cost.networks + cost.episodes > free:
         raise ConfigError(
             f"one seed needs about {(cost.networks + cost.episodes) / 1e9:,.1f} GB of memory, but only "

@@ -195,6 +195,7 @@ def _datasets_at(folder: Path) -> Iterator[None]:
 
 def _minari() -> ModuleType:
     try:
+        importlib.import_module("h5py")  # Minari itself does not need it before it writes
         return importlib.import_module("minari")
     except ImportError as error:
         raise MissingExtra("minari", "a Minari dataset") from error

@@ -8,13 +8,13 @@ import pytest
 
 from pcpg.algos import deep_learn
 from pcpg.algos.deep import DeepAgent
-from pcpg.algos.deep_learn import FEWEST_BEST, LONG_TARGETS, SHORT_TARGETS, Task, best_places, scores, task_of
 from pcpg.algos.deep_play import no_members
 from pcpg.algos.deep_settings import DeepConfig, DeepExploreConfig
+from pcpg.algos.deep_task import FEWEST_BEST, LONG_TARGETS, SHORT_TARGETS, Task, best_places, scores, task_of
 from pcpg.envs.spaces import Box, Discrete
 from pcpg.learners.novelty import fitted
 from pcpg.learners.off_policy import init_learner, init_params, policy_of
-from pcpg.learners.transitions import Episodes, Transitions
+from pcpg.learners.transitions import CHANCE, TASK, Episodes, Transitions
 from pcpg.policies.off_policy import Scale
 
 RNG = np.random.default_rng(0)
@@ -99,6 +99,29 @@ def kept_of(rewards: list[list[float]], terminates: list[bool], starts: list[flo
 
 def found(rewards: list[list[float]], terminates: list[bool]) -> Task:
     return task_of(kept_of(rewards, terminates), GAMMA)
+
+
+@pytest.mark.parametrize(
+    ("rewards", "ends", "expected"),
+    [
+        ([[0.0, 0.0]] + 16 * [[0.0, 1.0]], True, True),
+        ([[0.0, 0.0]] + 17 * [[0.0, 1.0]], True, False),  # enough successes to learn from
+        ([[0.0, 0.0]] + 3 * [[0.0, 1.0]], False, False),  # the best so far may be far from the best
+        (4 * [[0.0, 0.0]], False, False),
+        ([[-1.0, 0.0, 0.0]] + 3 * [[-1.0, 0.0, 2.0]], True, False),  # costs may follow
+    ],
+)
+def test_what_was_earned_is_a_floor_with_the_first_successes_that_end_an_episode(rewards, ends, expected) -> None:
+    succeeded = [max(one) > 0 and ends for one in rewards]
+    assert found(rewards, succeeded).has_floor is expected
+
+
+def test_once_the_task_is_learned_a_success_is_what_is_common_and_still_one() -> None:
+    rewards, players = [[-1.0, -1.0]] + 9 * [[-1.0, 0.0, 0.0, 0.0]], [CHANCE] + 9 * [TASK]
+    kept = kept_of(rewards, 10 * [False])
+    kept._columns["players"][:10] = players
+    task = task_of(kept, GAMMA)
+    assert task.success.tolist() == [False] + 9 * [True] and task.is_met
 
 
 def test_where_every_step_costs_an_end_is_a_success_and_what_is_learned_from() -> None:

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from pcpg.algorithms import World
-from pcpg.algos.members import exploration_is_over, scaled_whitening
 from pcpg.algos.pcpg_settings import ExploitConfig, ExploreConfig, PCPGConfig
 from pcpg.cover.bonus import whitening
 from pcpg.cover.cover import add_member, empty_cover
@@ -228,8 +227,8 @@ def cover_of(*diagonals):
 
 def test_the_scaled_bonus_has_mean_one_over_the_policies_of_the_cover():
     cover = cover_of([0.5, 0.5, 0.0], [0.1, 0.0, 0.9])
-    whiten = scaled_whitening(cover, ExploreConfig(ridge=0.01)).astype(np.float64)
-    assert scaled_whitening(cover, EXPLORE).dtype == np.float32
+    whiten = ExploreConfig(ridge=0.01).whitening(cover).astype(np.float64)
+    assert EXPLORE.whitening(cover).dtype == np.float32
     forms = np.diag(whiten @ whiten.T)  # of the unit vectors
     np.testing.assert_allclose(np.array([0.6, 0.5, 0.9]) @ forms / 2, 1.0, rtol=1e-5)
     # Relative to each other the forms stay 1 / (mass + lambda).
@@ -240,7 +239,7 @@ def test_the_scaled_bonus_has_mean_one_over_the_policies_of_the_cover():
 def test_the_raw_bonus_is_left_as_it_is():
     cover = cover_of([0.5, 0.5, 0.0])
     config = ExploreConfig(ridge=0.01, bonus_scale="raw")
-    np.testing.assert_allclose(scaled_whitening(cover, config), whitening(np.diag([0.5, 0.5, 0.0]), 0.01), rtol=1e-6)
+    np.testing.assert_allclose(config.whitening(cover), whitening(np.diag([0.5, 0.5, 0.0]), 0.01), rtol=1e-6)
 
 
 def test_settings_that_do_not_fit_each_other_are_refused():
@@ -272,17 +271,17 @@ RULE = ExploreConfig(min_growth=0.1, patience=2)
     ],
 )
 def test_exploration_ends_when_the_cover_is_full_or_has_grown_too_little(log_dets, capacity, is_over):
-    assert exploration_is_over(np.array(log_dets), dataclasses.replace(RULE, max_policies=capacity)) is is_over
+    assert dataclasses.replace(RULE, max_policies=capacity).is_over(np.array(log_dets)) is is_over
 
 
 def test_growth_of_exactly_the_least_is_growth():
-    assert not exploration_is_over(np.array([0.0, 0.25, 0.5]), ExploreConfig(9, min_growth=0.5, patience=2))
-    assert exploration_is_over(np.array([0.0, 0.25, 0.5]), ExploreConfig(9, min_growth=0.5001, patience=2))
+    assert not ExploreConfig(9, min_growth=0.5, patience=2).is_over(np.array([0.0, 0.25, 0.5]))
+    assert ExploreConfig(9, min_growth=0.5001, patience=2).is_over(np.array([0.0, 0.25, 0.5]))
 
 
 def test_patience_counts_the_policies_over_which_growth_is_measured():
     flat = np.zeros(5)
-    assert [exploration_is_over(flat, ExploreConfig(9, patience=patience)) for patience in (3, 4, 5)] == [
+    assert [ExploreConfig(9, patience=patience).is_over(flat) for patience in (3, 4, 5)] == [
         True,
         True,
         False,

@@ -2,6 +2,7 @@
 in, when a round is quiet."""
 
 from collections import Counter
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from pcpg.budget import NO_LIMITS, Limits
 from pcpg.data import Draws, Kept
 from pcpg.engine.together import stepped, together
 from pcpg.envs.lock import CombinationLock
-from pcpg.kernel.inputs import explore_inputs
+from pcpg.kernel.inputs import explore_inputs, transitions
 from pcpg.kernel.views import KeepConfig
 from pcpg.state import EXPLORE
 
@@ -195,6 +196,13 @@ def test_who_explores_sees_no_further_than_a_cut_in_a_place_where_nobody_acted(e
     given = explore_inputs(kept, sample, model, None, Draws(0, 0), most=100, bonus_coef=1.0)
     # The second episode is cut in 2, where the first one acted; the third in 3, where nobody did.
     assert lives_of(given, kept) == expected([[1, 1, 0], [1, 1, 1], [1, 0]])
+
+
+def test_equal_steps_stay_two_if_one_of_them_ends_the_episode() -> None:
+    kept = walks()
+    ended = np.array(in_order([[1, 0, 1], [0, 0, 0], [0, 1]], kept), bool)  # both begin by action 0 from 0 to 1
+    given = SimpleNamespace(**transitions(kept, np.arange(kept.size), 2, ended))
+    assert lives_of(given, kept) == expected([[0, 1, 0], [1, 1, 1], [1, 0]])
 
 
 def test_a_task_ends_where_episodes_terminate_and_an_action_never_taken_is_worth_the_least_that_was_earned() -> None:

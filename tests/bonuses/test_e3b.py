@@ -72,7 +72,7 @@ def test_its_returns_have_deviation_1_whatever_is_masked() -> None:
     bonus, mask = jnp.asarray([[3.0, 50.0], [1.0, 50.0]]), jnp.asarray([[True, False], [True, False]])
     nothing, never = jnp.zeros((2, 2)), jnp.zeros((2, 2), bool)
     data = Rollout(jnp.zeros((3, 2, 5)), nothing, nothing, nothing, never, never, mask, mask, nothing)
-    scaled, moved = E3B().scaled(e3b, bonus, data, At(Discrete(3), gamma=0.5))
+    scaled, moved = E3B().scaled(e3b, bonus, mask, data, At(Discrete(3), gamma=0.5))
     deviation = np.std([3.0, 1.0 + 0.5 * 3.0])  # of the sums so far, the older discounted
     np.testing.assert_allclose(scaled, np.array([[3.0, 0.0], [1.0, 0.0]]) / deviation, rtol=1e-4)
     assert moved.scale.total == 2 and e3b.scale.total == 0

@@ -11,9 +11,9 @@ import pytest
 
 import pcpg
 from pcpg.algos.pcpg_settings import ExploreConfig
-from pcpg.bonuses.e3b import E3B, E3BState, episodic_bonus
+from pcpg.bonuses.e3b import E3B, episodic_bonus
 from pcpg.bonuses.elliptical import Elliptical, Joined
-from pcpg.bonuses.protocol import At, CoverArrays
+from pcpg.bonuses.protocol import At, CoverArrays, Learned
 from pcpg.engine.rollout import Rollout
 from pcpg.envs.spaces import Box, Discrete
 
@@ -33,7 +33,7 @@ class Step:
         return 1.0 + actions[:, None]
 
 
-def joined(*, is_product: bool, coef: float = 0.5) -> tuple[np.ndarray, E3BState]:
+def joined(*, is_product: bool, coef: float = 0.5) -> tuple[np.ndarray, Learned]:
     nothing, always = jnp.zeros((5, 1)), jnp.ones((5, 1), bool)
     actions = jnp.arange(5)[:, None]
     data = Rollout(WALKED, actions, nothing, nothing, ~always, ~always, always, always, nothing)

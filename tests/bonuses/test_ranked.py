@@ -11,14 +11,19 @@ import pytest
 from pcpg.algos.ppo import BaselineConfig
 from pcpg.bonuses.protocol import At, Samples
 from pcpg.bonuses.ranked import Ranked, RankedEpisodes, coded, first_of_each, packed, unpacked
+from pcpg.budget import NO_LIMITS
+from pcpg.config import ConfigError
 from pcpg.engine.rollout import Rollout
+from pcpg.envs.registry import make
 from pcpg.envs.spaces import Box, Cells, Discrete, Image
 from pcpg.learners.update import init_adam, minimise
 from pcpg.policies.networks import init_actor_critic
+from pcpg.state import EXPLOIT
+from pcpg.trees import flatten
 
 STEPS, WIDTH = 6, 4
 SEEN, ACTIONS = Box(0.0, 1.0, (WIDTH,)), Discrete(3)
-SMALL = RankedEpisodes(keep=12, keep_most=30, num_features=8, level_share=1.0)
+SMALL = RankedEpisodes(keep=12, keep_most=30, num_features=8, level_share=1.0, view_bonus=0.0)
 AT = At(ACTIONS, 0.9)
 
 
@@ -66,8 +71,9 @@ def test_the_volume_is_the_log_determinant_of_the_distinct_views_by_numpy() -> N
 
 def volumes(views: Any, lengths: list[int]) -> Any:
     """Of episodes [T, E, ...] in the same features, judged together."""
-    alive = jnp.arange(len(views))[:, None] < jnp.asarray(lengths)
-    return np.asarray(jax.jit(SMALL.judged)(fresh(), jnp.asarray(views), alive)[0])
+    alive, views = jnp.arange(len(views))[:, None] < jnp.asarray(lengths), jnp.asarray(views)
+    is_new = jax.vmap(first_of_each, (1, 1), 1)(coded(views), alive)
+    return np.asarray(jax.jit(SMALL.judged)(fresh(), views, alive, is_new)[0])
 
 
 def test_the_volume_does_not_depend_on_the_order_of_the_steps() -> None:
@@ -165,7 +171,7 @@ def test_zeros_and_ones_are_kept_as_bits_and_come_back() -> None:
 
 def test_what_is_kept_is_imitated_and_nothing_while_nothing_is_kept() -> None:
     state = after(episodes([1.0], [6], distinct=6))
-    policy = init_actor_critic(np.random.default_rng(1), SEEN, ACTIONS, hidden=(16,), shared_body=True)
+    policy = policy_of(1)
     zeros = jnp.zeros(8)
     samples = Samples(jnp.zeros((8, WIDTH)), zeros, zeros, zeros, zeros, zeros > 1, None)
     samples = samples._replace(beside=SMALL.beside(state, jax.random.key(0), 8))
@@ -181,6 +187,84 @@ def test_what_is_kept_is_imitated_and_nothing_while_nothing_is_kept() -> None:
     logits = np.asarray(trained.outputs(state.observations[:6]))
     assert (logits.argmax(axis=-1) == state.actions[:6]).all()
     assert float(loss(policy, samples, fresh())[0]) == 0.0
+
+
+def test_of_a_rewarded_episode_only_steps_to_new_views_or_rewards_are_kept() -> None:
+    state = after(episodes([1.0, 0.0], [6, 6], distinct=4))  # views 0 1 2 3 0 1 2: three steps lead to new ones
+    first = np.asarray(episodes([1.0, 0.0], [6, 6], distinct=4).observations)[[0, 1, 2, 5], 0]
+    np.testing.assert_array_equal(state.observations[:4], first)
+    assert returns_kept(state) == [1.0] * 4 + [0.0] * 6
+    ended = after(episodes([0.0, 1.0], [6, 3], distinct=2))  # what is shown after the end does not count
+    assert returns_kept(ended) == [1.0] * 2 + [0.0] * 6
+
+
+def test_the_last_view_of_an_episode_is_one_it_led_to() -> None:
+    state = after(episodes([1.0, 0.0], [3, 6])._replace(rewards=jnp.zeros((STEPS, 2)).at[0, 0].set(1.0)))
+    assert returns_kept(state)[:3] == [1.0] * 3
+
+
+def drawn(state: Ranked, count: int = 4000, **changes: Any) -> Any:
+    ranked = dataclasses.replace(SMALL, **changes)
+    return np.asarray(ranked.beside(state, jax.random.key(0), count)).reshape(-1)
+
+
+def test_a_share_of_what_is_imitated_is_of_rewarded_episodes() -> None:
+    state = after(episodes([1.0, 0.0], [2, 6]))
+    places = [drawn(state, success_share=share) for share in (0.0, 0.5, 1.0)]
+    np.testing.assert_allclose([np.mean(found < 2) for found in places], [0.25, 0.625, 1.0], atol=0.02)
+    assert all(set(found) == set(range(size)) for found, size in zip(places, (8, 8, 2), strict=True))
+
+
+def test_before_the_first_reward_all_that_is_kept_is_imitated() -> None:
+    assert set(drawn(after(episodes([0.0, 0.0], [2, 6])), success_share=1.0)) == set(range(8))
+    assert not drawn(fresh()).any()
+
+
+def weights(scale: float, values: Any, policy: Any) -> Any:
+    """Of the steps of two episodes whose rewards are scaled."""
+    state = after(episodes([scale, 0.0], [3, 6]))
+    return np.asarray(SMALL.weights(policy, state, jnp.arange(9), jnp.asarray(values, jnp.float32)))
+
+
+def policy_of(seed: int, **options: Any) -> Any:
+    return init_actor_critic(np.random.default_rng(seed), SEEN, ACTIONS, hidden=(16,), shared_body=True, **options)
+
+
+def test_a_rewarded_step_counts_by_how_far_it_exceeds_its_value() -> None:
+    values = [0.5, 0.95, 0.0, *[7.0] * 6]
+    expected = [3 * (0.81 - 0.5), 0.0, 3.0, *[1.0] * 6]  # three steps from the reward on: 0.81, 0.9, 1
+    np.testing.assert_allclose(weights(1.0, values, policy_of(1)), expected, rtol=1e-5)
+    np.testing.assert_allclose(weights(40.0, np.multiply(40, values), policy_of(1)), expected, rtol=1e-5)
+
+
+def test_values_of_scaled_rewards_are_compared_with_scaled_returns() -> None:
+    policy = policy_of(1, normalise_rewards=True)
+    scaled = policy.normaliser.with_returns(jnp.asarray([0.0, 8.0]), jnp.ones(2, bool))  # their deviation is 4
+    policy = dataclasses.replace(policy, normaliser=scaled)
+    found = weights(40.0, [5.0, 9.5, 0.0, *[7.0] * 6], policy)
+    np.testing.assert_allclose(found, [3 * (0.81 - 0.5), 0.0, 3.0, *[1.0] * 6], rtol=1e-4)
+
+
+def test_views_that_are_new_in_their_episode_are_paid_until_episodes_succeed() -> None:
+    ranked = dataclasses.replace(SMALL, view_bonus=0.1)
+    data = episodes([0.0, 0.0, 0.0, 0.0], [6, 6, 2, 6], distinct=4)
+    paid, state = ranked.pay(fresh(), data, AT)
+    once = [0.1] * 3 + [0.0] * 3
+    np.testing.assert_allclose(np.asarray(paid).T, [once, once, [0.1, 0.1, 0, 0, 0, 0], once])
+    _, state = ranked.pay(state, data._replace(rewards=data.rewards.at[0, 0].set(5.0)), AT)
+    for reward, left in ((0.25, 0.5), (0.5, 0.0)):  # half of a tenth of the range of returns, and a tenth
+        paid, _ = ranked.pay(state, data._replace(rewards=data.rewards.at[0].set(reward)), AT)
+        np.testing.assert_allclose(np.asarray(paid)[:, 1], left * 5 * np.array(once), atol=1e-6)
+
+
+def test_a_checkpoint_without_what_is_kept_now_is_refused_before_the_run_is_changed() -> None:
+    env = make("Rooms-v0")
+    arrays = {f".rnd{name}": array for name, array in flatten(fresh(space=env.observation_space)).items()}
+    settings = BaselineConfig(bonus=SMALL)
+    assert settings.reopened(arrays, env, NO_LIMITS) == EXPLOIT
+    del arrays[".rnd.ahead"]
+    with pytest.raises(ConfigError, match=r"without \.ahead of the bonus ranked: the run can be evaluated but not"):
+        settings.reopened(arrays, env, NO_LIMITS)
 
 
 def test_whole_episodes_are_needed() -> None:

@@ -134,7 +134,7 @@ def test_a_nul_character_is_refused(command: list[str], run: Path, cli: Cli) -> 
 @pytest.mark.parametrize("name", [":X", "a::b", "a:", ":"])
 @pytest.mark.parametrize("command", ["train", "look"])
 def test_an_id_with_a_part_missing_is_refused(command: str, name: str, run: Path, cli: Cli) -> None:
-    refused(cli(command, f"gymnasium:{name}"), "is no id of Gymnasium")
+    refused(cli(command, f"gymnasium:{name}"), "is not a Gymnasium id")
 
 
 def test_a_deleted_current_folder_is_said_in_one_line(tmp_path: Path, start_pcpg: Callable[..., Any]) -> None:

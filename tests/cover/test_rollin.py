@@ -131,15 +131,7 @@ def learned_from(policy, intruder):
     data = rollout(
         ENV, instance, policy, distribution, key_rollout, num_episodes=32, roll_in=roll_in, epsilon=jnp.float32(0.05)
     )
-    task = make_task(
-        reward_coef=1.0,
-        bonus_coef=0.0,
-        start_share=0.0,
-        epsilon=0.05,
-        learning_rate=(1e-3, 1e-3),
-        entropy_coef=(0.0, 0.0),
-        advantage_floor=0.0,
-    )
+    task = make_task(start_share=0.0, epsilon=0.05, learning_rate=(1e-3, 1e-3), entropy_coef=(0.0, 0.0))
     marks = jnp.arange(data.rewards.size, dtype=jnp.int32).reshape(data.rewards.shape)
     data = data._replace(actions=marks, rewards=jnp.where(data.own, data.rewards, intruder))
     values, keep = policy.value(data.observations), LEARNER.num_samples(True)

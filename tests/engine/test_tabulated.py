@@ -49,7 +49,6 @@ def inputs_for(env: Maze, with_rnd: bool) -> ImproveInputs:
         epsilon=0.05,
         learning_rate=(1e-3, 1e-3),
         entropy_coef=(0.01, 0.01),
-        advantage_floor=0.0,
     )
     policy = network(0, env)
     moving = (policy, rnd.predictor) if with_rnd else (policy, None)

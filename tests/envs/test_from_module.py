@@ -93,7 +93,7 @@ def test_files_of_one_name_in_two_folders_are_two_modules(place: Path) -> None:
     [
         ("{stem}:Dor", {}, "has no 'Dor'; did you mean {stem}:Door?"),
         ("{stem}.py:mak", {}, "{stem}.py has no 'mak'; did you mean {stem}.py:make?"),
-        ("no_such_module:Door", {}, "there is no module 'no_such_module', neither here nor installed"),
+        ("no_such_module:Door", {}, "there is no module 'no_such_module', here or installed"),
         ("no_such_file.py:Door", {}, "there is no file"),
         ("{stem}:Door", {"bonos": 1}, "did you mean 'bonus'? its options: bonus"),
         ("{stem}:ready", {"bonus": 1}, "it has no options"),

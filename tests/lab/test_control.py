@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from pcpg.algorithms import ALGORITHMS
-from pcpg_lab.claims.control import ALONE, ARMS, CLAIM, COMPARED, OURS, WORLDS, Flags, cells, settings
+from pcpg_lab.claims.control import ALONE, ARMS, CLAIM, COMPARED, OURS, WORLDS, Flags, settings
 
 pytestmark = pytest.mark.slow
 
@@ -64,7 +64,7 @@ def test_the_table_has_the_steps_of_solved_seeds_and_a_median_only_where_half_ar
 
 
 def test_a_world_without_a_threshold_is_reported_and_never_stops_early():
-    (cell,) = cells(Flags(worlds=("arm",), algos=(OURS,), seeds=1), [])
+    (cell,) = CLAIM.cells(Flags(worlds=("arm",), algos=(OURS,), seeds=1), [])
     assert cell.config.limits.until == 0.9 and cell.name == "arm-pcpg-deep-seed-0"
     assert not np.isfinite(WORLDS["acrobot-sparse"].solved)
     (row,) = CLAIM.rows([record(0, greedy=900.0, world="acrobot-sparse")])

@@ -14,6 +14,7 @@ from pcpg.run_config import RunConfig
 from pcpg.runs.documents import read_json, write_json
 from pcpg.runs.errors import DamagedFile, FolderTaken
 from pcpg.runs.folder import RunFolder
+from pcpg.runs.lock import LOCK, hold_lock
 from pcpg.training.loop import start_run
 from pcpg_lab.claims import EXPERIMENTS
 from pcpg_lab.claims.harness import reproduce
@@ -137,8 +138,9 @@ def status(tmp_path: Path, cli: Any) -> Callable[[Callable[[Path], object]], Any
         (out / "timings.json").write_text('{"cells": {}}')
         (out / "failed" / f"{CELL}.json").write_text('{"cause": "x"}')
         (out / "cells" / CELL / "manifest.json").write_text("{}")
-        change(out)
-        found = cli("sweep", "status", out)
+        with hold_lock(out):  # as while a sweep runs
+            change(out)
+            found = cli("sweep", "status", out)
         assert found.code in (0, 2) and found.err.count("\n") <= 1, found.err
         return found
 
@@ -165,6 +167,12 @@ def test_the_status_of_a_sweep_follows_no_link_and_waits_for_no_pipe(status: Any
     assert found.code == (0 if is_harmless or is_unread else 2)
     if found.code:
         assert Path(name).name in found.err
+
+
+@pytest.mark.parametrize("kind", ["pipe", "zero", "nowhere", "folder"])
+def test_the_lock_of_a_sweep_is_a_plain_file(status: Any, kind: str):
+    found = status(lambda out: strange(out / LOCK, kind))
+    assert found.code == 2 and LOCK in found.err, found.err
 
 
 @pytest.mark.parametrize("name", ["sweep.json", "working.json", "timings.json", f"failed/{CELL}.json"])

@@ -185,6 +185,16 @@ def test_an_arm_of_the_levels_has_settings_that_its_algorithm_takes(arm):
     assert RunConfig("Maze-v0", algo, agent, {}, limits=Limits(steps=20_000)).resolved().algo == algo
 
 
+def test_the_table_of_levels_shows_greedy_and_drawn_episodes_and_older_records_without_the_latter():
+    one = read_records(levels.CLAIM, RESULTS / "levels")[0]
+    older = {name: value for name, value in one.items() if name != "drawn_return"}
+    newer = one | {"greedy_return": [0.25], "drawn_return": [0.75]}
+    for records, drawn in (([older], "-"), ([newer], "0.75"), ([older, newer, newer], "0.75, 0.75")):
+        row = levels.CLAIM.summarise(records)["cells"][0]
+        assert levels.COLUMNS["100 unseen levels, drawn"](row) == drawn
+    assert levels.COLUMNS["100 unseen levels, greedy, each seed"](row).endswith("0.25, 0.25")
+
+
 @pytest.mark.parametrize("arm", control.ARMS)
 def test_an_arm_of_control_has_settings_that_its_algorithm_takes(arm):
     world = control.WORLDS["point-mass"]

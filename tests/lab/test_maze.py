@@ -19,27 +19,15 @@ from pcpg_lab.claims import maze, maze_goals
 from pcpg_lab.claims.harness import read_records, reproduce
 from pcpg_lab.claims.maze import ALGOS, CLAIM, ENV, GOAL_ALGOS, Flags, make_cell
 from pcpg_lab.claims.maze_goals import GOALS
+from tests.lab.conftest import check_written
 
 pytestmark = pytest.mark.slow
 
 RESULTS = Path(__file__).parents[2] / "results" / "maze"
 
 
-@pytest.fixture(scope="module")
-def smoke(tmp_path_factory):
-    """The folder of the whole experiment at smoke scale."""
-    out = tmp_path_factory.mktemp("maze")
-    assert reproduce(CLAIM, Flags(scale="smoke", out=str(out)))
-    return out
-
-
 def test_the_command_leaves_a_summary_a_table_and_figures_as_png_and_svg(smoke):
-    summary = json.loads((smoke / "summary.json").read_text())
-    assert [cell["algo"] for cell in summary["cells"]] == list(ALGOS)
-    assert (smoke / "table.md").read_text() == maze.CLAIM.table(summary)
-    for name in ("coverage-size6", "cover-size6"):
-        assert (smoke / f"{name}.png").stat().st_size > 1000
-        assert (smoke / f"{name}.svg").stat().st_size > 1000
+    check_written(CLAIM, smoke, ALGOS, ("coverage-size6", "cover-size6"))
 
 
 def test_a_tiny_maze_is_covered_to_all_of_its_open_cells_and_its_walls_do_not_count(smoke):
@@ -115,10 +103,7 @@ def goals(smoke):
 
 
 def test_the_second_part_leaves_a_summary_a_table_and_a_figure(goals):
-    summary = json.loads((goals / "summary.json").read_text())
-    assert [cell["algo"] for cell in summary["cells"]] == list(GOAL_ALGOS)
-    assert (goals / "table.md").read_text() == maze_goals.CLAIM.table(summary)
-    assert min((goals / f"goals-size6.{kind}").stat().st_size for kind in ("png", "svg")) > 1000
+    check_written(maze_goals.CLAIM, goals, GOAL_ALGOS, ("goals-size6",))
 
 
 def test_every_maze_has_its_goals_at_their_distances_and_both_algorithms_have_the_same(goals):

@@ -1,7 +1,5 @@
 """MountainCar at smoke scale: the command from end to end, the presets, and what the kept results say."""
 
-import json
-
 import pytest
 
 from pcpg.algorithms import ALGORITHMS
@@ -11,25 +9,13 @@ from pcpg.presets import preset
 from pcpg.run_config import RunConfig
 from pcpg_lab.claims.harness import read_records, reproduce
 from pcpg_lab.claims.mountaincar import ALGOS, CLAIM, ENV, Flags
+from tests.lab.conftest import check_written
 
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(scope="module")
-def smoke(tmp_path_factory):
-    """The folder of the whole experiment at smoke scale."""
-    out = tmp_path_factory.mktemp("mountaincar")
-    assert reproduce(CLAIM, Flags(scale="smoke", out=str(out)))
-    return out
-
-
 def test_the_command_leaves_a_summary_a_table_and_figures_as_png_and_svg(smoke):
-    summary = json.loads((smoke / "summary.json").read_text())
-    assert [cell["algo"] for cell in summary["cells"]] == list(ALGOS)
-    assert (smoke / "table.md").read_text() == CLAIM.table(summary)
-    for name in ("return", "cover"):
-        assert (smoke / f"{name}.png").stat().st_size > 1000
-        assert (smoke / f"{name}.svg").stat().st_size > 1000
+    check_written(CLAIM, smoke, ALGOS, ("return", "cover"))
 
 
 def test_the_baselines_have_at_least_as_many_steps_as_pcpg(smoke):

@@ -17,6 +17,7 @@ import pytest
 from pcpg.api import train
 from pcpg.config import ConfigError
 from pcpg.runs.errors import DiskFull, FolderInUse
+from pcpg.runs.lock import hold_lock
 from pcpg.state import NonFinite
 from pcpg_lab.sweeps.crew import ATTEMPTS, Boss, WorkerLost, environment, perform
 from pcpg_lab.sweeps.local import LocalEngine, engine_of
@@ -24,6 +25,7 @@ from pcpg_lab.sweeps.on_ray import Parcel, unpack
 from pcpg_lab.sweeps.plan import Plan, plan_of
 from pcpg_lab.sweeps.status import SweepFolder, status_of, write_page, write_tables
 from pcpg_lab.sweeps.sweep import job_of, run_sweep
+from tests.lab.conftest import Engine
 
 KEPT = ("config.json", "metrics.jsonl", "policy.safetensors", "summary.json")
 
@@ -32,45 +34,23 @@ def plan_from(tiny: Callable[..., Any], seeds: int = 4, block: int = 1) -> Plan:
     return plan_of({"block": block, "base": tiny("ppo", seeds=seeds)})
 
 
-class Puppets:
-    """An engine whose workers do what a function says, without training."""
+class Puppets(Engine):
+    """Workers that do what a function says."""
 
     def __init__(self, act: Callable[[dict[str, Any], int], dict[str, Any]], slots: int = 2) -> None:
         self.act, self.count, self.times, self.active = act, slots, Counter[str](), Counter[str]()
         self.most = 0
 
-    def slots(self) -> int:
-        return self.count
-
-    def hire(self, slot: int, is_over: Callable[[], bool]) -> Any:
-        return Puppet(self)
-
-    def close(self) -> None:
-        pass
-
-
-class Puppet:
-    where, shared = "here", True
-
-    def __init__(self, engine: Puppets) -> None:
-        self.engine, self.stopped = engine, threading.Event()
-
-    def run(self, job: dict[str, Any]) -> dict[str, Any]:
-        cell, engine = job["cell"], self.engine
-        engine.times[cell] += 1
-        engine.active[cell] += 1
-        engine.most = max(engine.most, *engine.active.values())
+    def work(self, job: dict[str, Any], stopped: threading.Event) -> dict[str, Any]:
+        cell = job["cell"]
+        self.times[cell] += 1
+        self.active[cell] += 1
+        self.most = max(self.most, *self.active.values())
         try:
             time.sleep(0.01)
-            return {"cell": cell, "again": False} | engine.act(job, engine.times[cell])
+            return {"cell": cell, "again": False} | self.act(job, self.times[cell])
         finally:
-            engine.active[cell] -= 1
-
-    def stop(self) -> None:
-        self.stopped.set()
-
-    def close(self) -> None:
-        pass
+            self.active[cell] -= 1
 
 
 def test_a_cell_whose_worker_is_lost_runs_again_and_no_cell_runs_beside_itself(tmp_path: Path, tiny):
@@ -111,6 +91,17 @@ def test_cells_that_fail_are_reported_at_the_end_and_the_others_complete(tmp_pat
     status = status_of(SweepFolder(tmp_path), plan)
     assert status.failed == swept.failed
     assert [row["cell"] for row in write_tables(SweepFolder(tmp_path), plan)["failed"]] == [fails, crashes]
+
+
+def test_cells_are_running_while_a_process_holds_the_folder_whatever_the_clock_says(tmp_path: Path, tiny):
+    plan, folder = plan_from(tiny, seeds=2), SweepFolder(tmp_path)
+    folder.write_plan(plan)
+    folder.write_working({plan.cells[0].id: "process 1 on a machine"})
+    for moment in (0.0, time.time(), time.time() + 1e6):
+        os.utime(tmp_path / "working.json", (moment, moment))
+        assert not status_of(folder, plan).running, "what a process left that was killed"
+        with hold_lock(tmp_path):
+            assert status_of(folder, plan).running == {plan.cells[0].id: 0}
 
 
 def test_a_full_disk_is_tried_again_and_told(tmp_path: Path, tiny):

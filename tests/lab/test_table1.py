@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 import os
 import subprocess
 import sys
@@ -12,8 +13,8 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from pcpg_lab.table1 import measures, plan, power, summary
-from pcpg_lab.table1.command import ReproduceTable1, Store, measure, run_cells
+from pcpg_lab.table1 import command, growth, measures, plan, summary
+from pcpg_lab.table1.command import ReproduceTable1, Store, measure, run_cells, source_of
 from pcpg_lab.table1.growth import compare
 from pcpg_lab.table1.measures import choose, choose_own, measure_losses, regret_curve
 from pcpg_lab.table1.plan import Table1Cell
@@ -118,30 +119,30 @@ def test_a_point_counts_as_reached_if_half_of_the_seeds_got_there_and_the_shares
 
 def test_a_family_has_power_from_the_first_size_on_from_which_every_control_fails():
     sizes = (2, 3, 4, 5)
-    assert power.fails({"a": {2: 1.0, 3: 0.4, 4: 0.6, 5: 0.1}, "b": {2: 0.5, 3: 0.0}}, sizes) == 5
-    assert power.fails({"a": {2: 1.0, 3: 0.4, 4: 0.0}}, sizes) == 3, "what was not run after that has failed"
-    assert power.fails({"a": dict.fromkeys(sizes, 1.0), "b": {2: 0.0}}, sizes) is None
-    assert power.fails({}, sizes) is None
+    assert growth.fails({"a": {2: 1.0, 3: 0.4, 4: 0.6, 5: 0.1}, "b": {2: 0.5, 3: 0.0}}, sizes) == 5
+    assert growth.fails({"a": {2: 1.0, 3: 0.4, 4: 0.0}}, sizes) == 3, "what was not run after that has failed"
+    assert growth.fails({"a": dict.fromkeys(sizes, 1.0), "b": {2: 0.0}}, sizes) is None
+    assert growth.fails({}, sizes) is None
 
 
 def test_growth_that_ends_where_controls_get_there_too_has_no_power():
     found = verdict(CUBE, 800, 2700, 6400)
-    said = [power.judged(found, place, True).verdict for place in (None, 3, 4, 5)]
+    said = [growth.judged(found, place, True).verdict for place in (None, 3, 4, 5)]
     assert said == ["no power", "within", "within", "no power"]
-    assert power.judged(found, None, False).verdict == "within", "without controls nothing is known"
+    assert growth.judged(found, None, False).verdict == "within", "without controls nothing is known"
     other = verdict(CUBE, 100, 1000, 10_000)
-    assert power.judged(other, None, True).verdict == "exceeds"
+    assert growth.judged(other, None, True).verdict == "exceeds"
 
 
 def test_the_exponential_law_is_that_of_uniform_play():
-    locks = power.uniform_growth({h: problem.lock(h, [0, 1]) for h in (2, 3, 4)})
+    locks = growth.uniform_growth({h: problem.lock(h, [0, 1]) for h in (2, 3, 4)})
     # An episode of H + 1 steps opens the better lock with probability 10^-H / 2.
     assert list(locks.values()) == pytest.approx([1.0, 10 * 4 / 3, 100 * 5 / 3])
     river = problem.riverswim(1, 3, 4)
     source = runner.EpisodeSource(river, Streams([0], 0))
     seen = source.roll_out(np.full((1, river.layout.num_states, 2), 0.5), 40_000)
     met = float((seen.r == river.r.max()).sum() / 40_000)
-    assert power.rewards_met(river) == pytest.approx(met, abs=4 * met**0.5 / 200)
+    assert growth.rewards_met(river) == pytest.approx(met, abs=4 * met**0.5 / 200)
 
 
 def test_polynomial_data_look_polynomial_and_exponential_ones_do_not():
@@ -149,25 +150,43 @@ def test_polynomial_data_look_polynomial_and_exponential_ones_do_not():
     sizes, exponential = sized(points), {2: 1.0, 4: 1e3, 8: 1e6}
     samples = dict(zip(points, seeds_at(800, 5000, 40_000), strict=True))
     measured = compare(samples, sizes, CUBE, budget, 60)
-    found = power.chances(samples, sizes, CUBE, budget, exponential, measured, 60)
+    found = growth.chances(samples, sizes, CUBE, budget, exponential, measured, 60)
     assert measured.verdict == "within"
     assert found.polynomial > 0.5 and found.exponential == found.as_little == 0.0
-    blind = power.chances(samples, sizes, CUBE, budget, {2: 1.0, 4: 2.0, 8: 4.0}, measured, 60)
+    blind = growth.chances(samples, sizes, CUBE, budget, {2: 1.0, 4: 2.0, 8: 4.0}, measured, 60)
     assert blind.exponential > 0.9, "an exponential that grows less than the theorem cannot be told from it"
     assert blind.as_little == 1.0
-    again = power.chances(samples, sizes, CUBE, budget, exponential, measured._replace(verdict="exceeds"), 60)
+    again = growth.chances(samples, sizes, CUBE, budget, exponential, measured._replace(verdict="exceeds"), 60)
     assert again.exponential == 1.0 and again.as_little == 0.0
-    assert power.chances({2: np.full(10, np.inf)}, sizes, CUBE, budget, exponential, measured, 9) is None
+    assert growth.chances({2: np.full(10, np.inf)}, sizes, CUBE, budget, exponential, measured, 9) is None
+
+
+def test_the_chances_are_those_of_coins():
+    """Half of the seeds take ten times as many samples as the others: medians are then tenfold or not by a coin.
+
+    The lower median of ten seeds is the low value if five or more are low. `within` 8 and 64 from size 2 to 4 and 8:
+    polynomial ones are if the first is tenfold, or if none is; these exponential ones only if the first alone is.
+    """
+    low = sum(math.comb(10, k) for k in range(5, 11)) / 2**10
+    samples = {p: np.repeat([m, 10.0 * m], 5) for p, m in {2: 1e3, 4: 8e3, 8: 5e4}.items()}
+    measured = compare(samples, sized(samples), CUBE, 1e9, 200)
+    assert measured.verdict == "within" and measured.measured == 50.0
+    found = growth.chances(samples, sized(samples), CUBE, 1e9, {2: 1.0, 4: 24.0, 8: 300.0}, measured, 1500)
+    assert found.polynomial == pytest.approx(1 - low + low**3, abs=0.05)
+    assert found.exponential == pytest.approx((1 - low) * low**2, abs=0.04)
+    assert found.as_little == pytest.approx((1 - low) * low, abs=0.05), "30 times, where 50 were measured"
+    cut = growth.chances(samples, sized(samples), CUBE, 1e5, {2: 1.0, 4: 24.0, 8: 300.0}, measured, 1500)
+    assert cut.as_little == 0.0, "300,000 and more lie beyond the budget"
 
 
 def test_growth_under_a_theorem_steeper_than_uniform_play_is_still_told_from_it():
     points, steep = (2, 4, 8), Theorem("L^12", lambda s: float(s.horizon**12))
     samples = dict(zip(points, seeds_at(800, 5000, 40_000), strict=True))
     measured = compare(samples, sized(points), steep, 1e9, 60)
-    found = power.chances(samples, sized(points), steep, 1e9, {2: 1.0, 4: 1e2, 8: 1e4}, measured, 60)
+    found = growth.chances(samples, sized(points), steep, 1e9, {2: 1.0, 4: 1e2, 8: 1e4}, measured, 60)
     assert measured.verdict == "within" and found.exponential == 1.0 and found.as_little == 0.0
     as_it = compare(dict(zip(points, seeds_at(10, 1000, 100_000), strict=True)), sized(points), steep, 1e9, 60)
-    again = power.chances(samples, sized(points), steep, 1e9, {2: 1.0, 4: 1e2, 8: 1e4}, as_it, 60)
+    again = growth.chances(samples, sized(points), steep, 1e9, {2: 1.0, 4: 1e2, 8: 1e4}, as_it, 60)
     assert again.as_little > 0.3, "what grows as uniform play does is no rarity"
 
 
@@ -177,7 +196,7 @@ def test_a_control_is_judged_by_the_budget_of_whom_it_is_a_control_for():
         "arguments": {"algo": "npg", "family": "lock", "size": 2},
         "samples": [10.0, 300.0, None, None],
     }
-    shares = [power.controls_of([record], budget)["lock"]["npg"][2] for budget in (5, 100, 1000)]
+    shares = [growth.controls_of([record], budget)["lock"]["npg"][2] for budget in (5, 100, 1000)]
     assert shares == [0.0, 0.25, 0.5]
     settings = SETTINGS["laptop"]
     assert {budget_of(settings, name) for name in ("pcpg", *CONTROLS)} == {settings.long_budget}
@@ -469,6 +488,14 @@ def test_cells_that_are_done_are_not_measured_again_and_other_settings_are_refus
         store.read(other)
 
 
+def test_cells_of_another_tree_are_measured_again(monkeypatch):
+    cells = [plan.size_cell(SMOKE, "ucb-q", family, 2, 1.0) for family in ("tree", "lock")]
+    cells.append(plan.tuning_cell(SMOKE, "ucb-q"))
+    before = [source_of(cell) for cell in cells]
+    monkeypatch.setattr(command, "ASTRAY", 3)
+    assert [source_of(cell) == one for cell, one in zip(cells, before, strict=True)] == [False, True, False]
+
+
 def test_a_process_of_its_own_measures_the_same(tmp_path):
     cell = next(cell for cell in plan.first_cells(SMOKE, ["psrl"], ["A"]) if cell.kind == "theory")
     found = run_cells([cell], lambda record: [], Store(tmp_path, ""), 2, lambda record: None)
@@ -542,6 +569,18 @@ def test_the_kept_table_follows_from_the_kept_summary():
         record = json.loads(path.read_text())
         made.setdefault(record["arguments"].get("algo", "trees"), set()).add(record["commit"])
     assert all(len(commits) == 1 for commits in made.values())  # those of an algorithm are of one commit
+
+
+def test_pc_pg_is_within_its_theorem_where_every_control_fails_with_as_many_samples():
+    kept = Path(__file__).parents[2] / "results" / "table1-controls"
+    summary = json.loads((kept / "summary.json").read_text())
+    assert (kept / "table.md").read_text() == tables(summary)
+    for controls in summary["controls"].values():
+        for family, sizes in summary["protocol"]["sizes"].items():
+            assert all(share.get(str(sizes[-1]), 0.0) < 0.5 for share in controls[family]["reached"].values())
+            assert len(controls[family]["reached"]) == len(CONTROLS) and controls[family]["from"] <= sizes[-1]
+    found = {family: part["growth"]["verdict"] for family, part in summary["algos"]["pcpg"]["exploration"].items()}
+    assert found == {"lock": "within", "chain": "open", "tree": "within", "noisy sea": "within"}
 
 
 def test_the_same_command_again_measures_nothing_and_says_the_same(results, monkeypatch):

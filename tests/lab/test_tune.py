@@ -18,6 +18,7 @@ from pcpg.config import ConfigError
 from pcpg.runs.errors import RunError
 from pcpg_lab.sweeps import study as study_module
 from pcpg_lab.sweeps.tune import search_of, tune
+from tests.lab.conftest import Engine
 
 needs_optuna = pytest.mark.skipif(
     importlib.util.find_spec("optuna") is None, reason="Optuna is not installed: pip install 'pcpg[tune]'"
@@ -30,46 +31,24 @@ def entries_of(tiny: Callable[..., Any], **tuned: Any) -> dict[str, Any]:
     return {"base": tiny("ppo", seeds=2), "tune": {"trials": 6, "search": search, "warmup": 0} | tuned}
 
 
-class Paper:
-    """An engine whose one worker writes metrics without training: the higher the rate, the better, round by round."""
+class Paper(Engine):
+    """One worker that writes metrics: the higher the rate, the better, round by round."""
 
     def __init__(self) -> None:
         self.ran: list[dict[str, Any]] = []
 
-    def slots(self) -> int:
-        return 1
-
-    def hire(self, slot: int, is_over: Callable[[], bool]) -> Any:
-        return Clerk(self)
-
-    def close(self) -> None:
-        pass
-
-
-class Clerk:
-    where, shared = "here", True
-
-    def __init__(self, engine: Paper) -> None:
-        self.engine, self.stopped = engine, threading.Event()
-
-    def run(self, job: dict[str, Any]) -> dict[str, Any]:
-        self.engine.ran.append(job["config"])
-        self.stopped.clear()
+    def work(self, job: dict[str, Any], stopped: threading.Event) -> dict[str, Any]:
+        self.ran.append(job["config"])
+        stopped.clear()
         rate, path = job["config"]["agent"]["ppo"]["learning_rate"], Path(job["path"])
         path.mkdir(parents=True, exist_ok=True)
         with (path / "metrics.jsonl").open("w") as file:
             for step in range(1, 4):
                 for seed in (0, 1):
                     print(json.dumps({"step": step, "seed": seed, "return": rate * step + seed}), file=file, flush=True)
-                if self.stopped.wait(0.3):
+                if stopped.wait(0.3):
                     return {"cell": job["cell"], "state": "stopped"}
         return {"cell": job["cell"], "state": "done"}
-
-    def stop(self) -> None:
-        self.stopped.set()
-
-    def close(self) -> None:
-        pass
 
 
 @needs_optuna
@@ -135,14 +114,17 @@ class Killed(BaseException):
     """What ends the command in the middle of its work."""
 
 
-class FastClerk(Clerk):
-    """A clerk who writes all rounds at once, unless the command is killed after some."""
+class FastPaper(Paper):
+    """All rounds are written at once, unless the command is killed after some."""
 
-    def run(self, job: dict[str, Any]) -> dict[str, Any]:
-        engine = self.engine
-        engine.ran.append(job["config"])
+    def __init__(self, kill_at: int = 0) -> None:
+        super().__init__()
+        self.kill_at = kill_at
+
+    def work(self, job: dict[str, Any], stopped: threading.Event) -> dict[str, Any]:
+        self.ran.append(job["config"])
         rate, path = job["config"]["agent"]["ppo"]["learning_rate"], Path(job["path"])
-        is_killed = isinstance(engine, FastPaper) and len(engine.ran) == engine.kill_at
+        is_killed = len(self.ran) == self.kill_at
         path.mkdir(parents=True, exist_ok=True)
         rows = [{"step": step, "seed": seed, "return": rate * step + seed} for step in (1, 2, 3) for seed in (0, 1)]
         (path / "metrics.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows[: 3 if is_killed else 6]))
@@ -150,15 +132,6 @@ class FastClerk(Clerk):
             time.sleep(0.2)  # the command looks
             raise Killed
         return {"cell": job["cell"], "state": "done"}
-
-
-class FastPaper(Paper):
-    def __init__(self, kill_at: int = 0) -> None:
-        super().__init__()
-        self.kill_at = kill_at
-
-    def hire(self, slot: int, is_over: Callable[[], bool]) -> Any:
-        return FastClerk(self)
 
 
 @needs_optuna

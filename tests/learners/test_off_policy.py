@@ -21,7 +21,7 @@ from pcpg.learners.transitions import Episodes, Transitions
 from pcpg.policies.off_policy import Scale
 
 GAMMA = 0.9
-RATES = {"learning": 3e-3, "tau": 0.05, "average": 0.01, "entropy": -0.5, "low": -10.0, "high": 10.0}
+RATES = {"learning": 3e-3, "tau": 0.05, "average": 0.01, "entropy": -0.5, "cloning": 0.0, "low": -10.0, "high": 10.0}
 
 
 def episodes(observations, actions, rewards, terminated, lengths):

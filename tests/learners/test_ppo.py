@@ -66,15 +66,7 @@ def differ(a, b):
 
 # Probes: after a few updates the value and the policy are those that can be computed by hand.
 
-PROBE = PPOConfig(
-    num_updates=60,
-    num_episodes=64,
-    minibatch_size=64,
-    learning_rate=1e-2,
-    gamma=0.5,
-    entropy_coef=0.0,
-    hidden=(16,),
-)
+PROBE = PPOConfig(60, 64, minibatch_size=64, learning_rate=1e-2, gamma=0.5, entropy_coef=0.0, hidden=(16,))
 
 
 def trained(env, autoreset=False, **changes):
@@ -133,45 +125,38 @@ def test_a_gaussian_policy_finds_the_best_real_action():
 WINDOW, PLACES = 7, 16
 
 
-class Plan(NamedTuple):
-    time: jax.Array
-    plan: jax.Array  # length of the episode, whether its end is a truncation, and a number of its own
-
-
 @dataclasses.dataclass(frozen=True)
-class Relay(Environment[tuple[()], Plan]):
-    """What will happen in an episode is drawn at its start and shown: the observation is (time, *plan)."""
+class Relay(probes.Probe):
+    """What will happen in an episode is drawn at its start and shown: the observation is (time, *plan).
+
+    The plan is its length, whether its end is a truncation, and a number of its own.
+    """
 
     @property
     def observation_space(self):
         return Box(0.0, 3.0, (4,))
 
     @property
-    def action_space(self):
-        return Discrete(2)
-
-    @property
     def max_steps(self):
         return WINDOW
-
-    def instance(self, seed):
-        return ()
 
     def reset(self, key, params):
         key_length, key_kind, key_own = jax.random.split(key, 3)
         length = jax.random.randint(key_length, (), 1, 4).astype(jnp.float32)
         kind = jax.random.bernoulli(key_kind).astype(jnp.float32)
-        state = Plan(jnp.zeros(()), jnp.stack([length, kind, jax.random.uniform(key_own, (), jnp.float32, 0.0, 3.0)]))
+        state = probes.ProbeState(
+            jnp.zeros(()), jnp.stack([length, kind, jax.random.uniform(key_own, (), jnp.float32, 0.0, 3.0)])
+        )
         return self.observe(state), state
 
     def transition(self, key, state, action, params):
-        moved = Plan(state.time + 1, state.plan)
-        reward = state.time + 0.5 * action + state.plan[2]
-        ended, truncates = moved.time >= state.plan[0], state.plan[1] == 1
+        moved = probes.ProbeState(state.time + 1, state.memory)
+        reward = state.time + 0.5 * action + state.memory[2]
+        ended, truncates = moved.time >= state.memory[0], state.memory[1] == 1
         return Step(self.observe(moved), moved, reward, ended & ~truncates, ended & truncates, {})
 
     def observe(self, state):
-        return jnp.concatenate([state.time[None], state.plan])
+        return jnp.concatenate([state.time[None], state.memory])
 
 
 RELAY_CONFIG = PPOConfig(num_updates=2, num_episodes=PLACES, minibatch_size=PLACES, hidden=(16,), gamma=0.9)

@@ -20,7 +20,7 @@ from pcpg.learners.off_policy import (
 from pcpg.policies.off_policy import LOG_STD, Scale
 
 SEEN, BATCH = Box(-1.0, 1.0, (3,)), 6
-RATES = Rates(*(np.float32(x) for x in (0.0, 0.25, 0.1, -0.5, -9.0, 9.0)))
+RATES = Rates(*(np.float32(x) for x in (0.0, 0.25, 0.1, -0.5, 0.0, -9.0, 9.0)))
 SCALE = Scale(np.float32([0.1, 0.0, -0.1]), np.float32([1.0, 2.0, 0.5]))
 
 
@@ -33,15 +33,16 @@ def minibatch(space: Any, seed: int = 0) -> Minibatch:
         high = space.n if isinstance(space, Discrete) else space.sizes
         actions, noise = rng.integers(high, size=(1, BATCH, *space.shape)).astype(np.int32), np.zeros((1, 0), "f4")
     discounts = np.float32([[0.9, 0.81, 0.0, 0.9, 0.0, 0.729]])
-    return Minibatch(draw(BATCH, 3), actions, draw(BATCH), discounts, draw(BATCH, 3), noise)
+    floors, cloned = np.full((1, BATCH), -9.0, np.float32), np.zeros((1, BATCH), np.float32)
+    return Minibatch(draw(BATCH, 3), actions, draw(BATCH), discounts, draw(BATCH, 3), floors, cloned, noise)
 
 
-def learned(space: Any, rates: Rates = RATES, seed: int = 0) -> tuple[Any, Any, Any, Minibatch, Any]:
+def learned(space: Any, rates: Rates = RATES, seed: int = 0, **changes: Any) -> tuple[Any, Any, Any, Minibatch, Any]:
     """The outcome of one update; the parameters of now and of the target, which differ; the minibatch; the learner."""
     now, then = (init_params(np.random.default_rng(n), SEEN, space, hidden=(8,), critics=2) for n in (seed, seed + 9))
     now = now._replace(log_alpha=np.float32(-0.7))
     learner = init_learner(now)._replace(target=init_learner(then).target)
-    batch = minibatch(space, seed)
+    batch = minibatch(space, seed)._replace(**changes)
     found = jax.jit(OffPolicy(now, space).learn)(LearnInputs(learner, batch, SCALE, rates))
     return found, now, then, batch, learner
 
@@ -99,6 +100,30 @@ def test_real_actions_have_the_targets_and_the_loss_of_soft_actor_critic() -> No
     entropy_loss = -0.7 * (-density.mean() - RATES.entropy * 2)
     expected = ((q - y) ** 2).mean(-1).sum() + (alpha * density - worth).mean() + entropy_loss
     assert float(found.loss) == pytest.approx(expected, rel=1e-4)
+
+
+def test_no_target_lies_below_what_was_earned_from_there_on() -> None:
+    floors = np.array([[-9.0, 3.0, -9.0, 2.5, 8.0, -9.0]], np.float32)
+    found, now, then, batch, _ = learned(Discrete(4), floors=floors)
+    here, later, rows = seen(batch.observations[0]), seen(batch.later[0]), np.arange(BATCH)
+    ahead = critics_of(then, later).min(0)[rows, critics_of(now, later).mean(0).argmax(-1)]
+    y = np.maximum(batch.returns[0] + batch.discounts[0] * ahead, floors[0])
+    q = critics_of(now, here)[:, rows, batch.actions[0]]
+    assert float(found.loss) == pytest.approx(((q - y) ** 2).mean(-1).sum(), rel=1e-4)
+
+
+def test_the_best_episodes_are_imitated_where_their_actions_are_worth_more_in_units_of_the_values() -> None:
+    space, cloned = Box(-1.0, 1.0, (2,)), np.array([[1, 1, 1, 1, 0, 0]], np.float32)
+    alone, now, _, batch, _ = learned(space)
+    beside, *_ = learned(space, RATES._replace(cloning=np.float32(0.7)), cloned=cloned)
+    here, actions = seen(batch.observations[0]), batch.actions[0]
+    chosen = np.tanh(np.split(now.actor.on_host(here), 2, axis=-1)[0])
+    worth = lambda taken: critics_of(now, np.concatenate([here, taken], -1))[..., 0].min(0)  # noqa: E731
+    is_better = worth(actions) > worth(chosen)
+    assert 0 < is_better[:4].sum() < 4, "the case has actions of both kinds"
+    distance = ((chosen - actions) ** 2).mean(-1)
+    expected = 0.7 * np.abs(worth(actions)).mean() * (cloned[0] * is_better * distance).mean()
+    assert float(beside.loss) - float(alone.loss) == pytest.approx(expected, rel=1e-3)
 
 
 def test_averaged_weights_move_by_their_own_rates() -> None:

@@ -1,6 +1,7 @@
 """Transitions in flat arrays: their observations found again, their actions in the units of the policy."""
 
 import numpy as np
+import pytest
 
 from pcpg.envs.spaces import Box, Discrete
 from pcpg.learners.transitions import CHANCE, Episodes, Transitions
@@ -30,6 +31,18 @@ def test_the_observations_that_followed_and_the_first_ones_are_those_of_the_epis
     landing = kept.observations[kept.landing_rows(np.arange(kept.size))]
     np.testing.assert_array_equal(landing, np.concatenate([seen[1:] for seen, _, _ in listed]))
     np.testing.assert_array_equal(kept.first_observations, np.stack([seen[0] for seen, _, _ in listed]))
+
+
+def test_what_was_earned_from_a_step_on_is_the_discounted_rest_of_its_episode() -> None:
+    kept, listed = episodes()
+    earned = [sum(0.9**k * reward for k, reward in enumerate(r[t:])) for _, _, r in listed for t in range(len(r))]
+    np.testing.assert_allclose(kept.earned(kept.column("reward"), 0.9), earned, rtol=1e-5)
+    ends = kept.column("terminated").copy()
+    ends[5] = True  # another task ends inside the third episode, and what follows does not count before it
+    other = kept.relabelled(kept.column("reward"), ends).earned(kept.column("reward"), 0.9)
+    third = listed[2][2]
+    assert other[4:6].tolist() == pytest.approx([third[0] + 0.9 * third[1], third[1]])
+    assert other[6:].tolist() == pytest.approx(earned[6:])
 
 
 def test_real_actions_are_kept_in_the_units_of_the_policy() -> None:

@@ -10,8 +10,7 @@ import pytest
 
 import pcpg
 from pcpg import play
-from pcpg.reports.figures import drawing
-from pcpg.reports.playing import Playing, playing_figure
+from pcpg.reports.figures import Playing, drawing, playing_figure
 from pcpg.runs.errors import NotARun
 
 ROOT = Path(__file__).parents[2]

@@ -88,6 +88,19 @@ def test_a_solved_run_needs_nothing_more_and_no_line_says_otherwise() -> None:
     ]
 
 
+def test_a_reward_that_was_met_and_not_learned_is_to_be_trained_longer_where_no_threshold_is_known() -> None:
+    options: dict[str, Any] = {"env": "python:scripts.Door", "options": {}}
+    lost = verdict(run_of(SOME, [1.0, 0.0], **options))
+    assert lost.advice == "train longer" and 'total_steps="+9k"' in lost.command
+    assert verdict(run_of(SOME, [1.0, 0.5], **options)).advice == ""
+
+
+def test_the_mean_of_a_single_round_is_not_that_of_every_episode() -> None:
+    options: dict[str, Any] = {"algo": "ppo", "env": "python:scripts.Door", "options": {}, "ended": ""}
+    assert not any("Every episode" in line for line in lines(run_of([], [0.0625], **options)))
+    assert "Every episode returned 0.5." in lines(run_of([[0.5]], [0.5], **options))
+
+
 def test_a_return_above_nothing_is_never_called_unmet_where_no_threshold_is_known() -> None:
     run = run_of(NOTHING, [1.0], env="python:scripts.Door", options={}, ended="quiet")
     assert lines(run) == [
@@ -312,7 +325,7 @@ def test_whatever_came_out_no_two_sentences_contradict_and_the_command_can_be_ru
             assert found.advice == "retry the failed seeds", story
         elif world == "maze":
             assert found.advice == ("explore longer" if word in ("full", "budget") else ""), (story, found)
-        elif (world == "lock" and solved == len(final)) or (is_met and world != "lock") or word == "target":
+        elif (solved == len(final) if world == "lock" else is_met and min(final) > 0.0) or word == "target":
             assert not found.command, (story, found)
         else:
             assert found.command and ("longer" in found.advice) == (is_met or word in ("full", "budget")), (

@@ -1,9 +1,11 @@
 """A run folder belongs to one run and, while it trains, to one process."""
 
+import fcntl
 import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,9 +14,10 @@ import numpy as np
 import pytest
 
 from pcpg.runs import checkpoints, documents, folder
-from pcpg.runs.disk import hold_lock
+from pcpg.runs.disk import open_plain
 from pcpg.runs.errors import BadValue, DamagedFile, FolderInUse, FolderTaken, NotARun, OtherVersion
 from pcpg.runs.folder import RunFolder
+from pcpg.runs.lock import LOCK, PAUSE, hold_lock, is_locked
 from pcpg.runs.metrics import JsonLines
 
 CONFIG = {"env": "lock", "sizes": (64, 64), "ppo": {"lr": 3e-4, "clip": 0.2}, "seeds": 4}
@@ -261,6 +264,21 @@ def test_a_run_stopped_at_any_step_ends_with_the_files_of_one_that_was_not(tmp_p
         assert not run.is_finished
         train(RunFolder.open(run.path))
         assert files(run) == files(whole)
+
+
+def test_looking_whether_a_folder_is_locked_keeps_no_writer_out(tmp_path: Path) -> None:
+    assert not is_locked(tmp_path) and not is_locked(tmp_path / "nowhere")
+    with hold_lock(tmp_path):
+        assert is_locked(tmp_path)
+    assert not is_locked(tmp_path)
+    looking = open_plain(tmp_path / LOCK, os.O_RDONLY)
+    fcntl.flock(looking, fcntl.LOCK_SH)
+    with pytest.raises(FolderInUse), hold_lock(tmp_path):
+        pass
+    letting_go = threading.Timer(2.5 * PAUSE, os.close, [looking])
+    letting_go.start()
+    with hold_lock(tmp_path):
+        letting_go.join()
 
 
 def test_where_there_is_no_fcntl_the_lock_is_that_of_windows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -117,7 +117,7 @@ def test_a_disk_that_is_full_before_the_first_checkpoint_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     FillingDisk(monkeypatch, 4)
-    with pytest.raises(DiskFull, match=r"000006/arrays\.safetensors; there was no earlier checkpoint"):
+    with pytest.raises(DiskFull, match=r"000006/arrays\.safetensors; there is no earlier checkpoint"):
         save(tmp_path, 6)
 
 

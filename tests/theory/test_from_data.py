@@ -12,7 +12,7 @@ from pcpg_theory import certificate, exact, problems, tabular
 from pcpg_theory.certificate import Recorder, certify_moves
 from pcpg_theory.cli.certify import numbered
 from pcpg_theory.mdp import TabularMDP, random_mdp
-from pcpg_theory.optimism import bernstein
+from pcpg_theory.optimism import Range, bernstein, optimism
 from tests.old_runs import unpacked
 from tests.same_bits import BASE
 
@@ -141,6 +141,14 @@ def test_transitions_are_numbered_as_the_episodes_tell_them(folders: Any) -> Non
     found = {(int(s), int(a), int(y), r): n for s, a, y, r, n in rows}
     assert found == {(rank[s], a, rank[y], r): n for (s, a, y, r), n in total.items()}
     assert is_listed and data.num_actions == 4 and data.began.sum() == len(episodes) and data.first.tolist() == [0]
+
+
+def test_an_action_that_was_never_tried_may_be_worth_all_there_is(folders: Any) -> None:
+    run = pcpg.load(folders("host-replay"))
+    first = [one._replace(actions=0 * one.actions) for one in run.kept_episodes()]
+    data, _ = numbered(run, 0, first)
+    assert data.num_actions == 4 and set(data.action) == {0}
+    assert optimism(data, Range(0.0, 1.0, 1.0), 0.05, steps=100).start == 1.0
 
 
 @pytest.mark.parametrize(

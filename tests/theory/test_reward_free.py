@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 from numpy import e, log
 
-from pcpg_theory.learners import problem, runner
+from pcpg.envs.maze import MOVES, Maze
+from pcpg_theory.cli.compare import CompareCommand
+from pcpg_theory.learners import mazes, problem, runner
 from pcpg_theory.learners.layout import Streams
 from pcpg_theory.learners.linear import RewardFreeLSVI
 from pcpg_theory.learners.q_learning import EpsilonGreedyQ
@@ -140,3 +142,55 @@ def test_a_kernel_that_is_none_is_refused():
             RewardFreeLSVI(layout, Streams([0], 1), kernel=kernel)
     with pytest.raises(ValueError, match="features or a kernel"):
         RewardFreeLSVI(layout, Streams([0], 1), phi=np.ones((3, 2, 1)), kernel=np.eye(6))
+
+
+# the maze
+
+
+def test_a_maze_is_that_of_the_environment_and_its_goals_are_within_the_decisions():
+    made, env, seeds = mazes.maze(8, range(10, 20)), Maze(8, goals=10), range(10, 20)
+    far = np.array([env.distances(p)[p.goal] for p in map(env.instance, seeds)])
+    assert len(set(far)) > 3 and made.horizon == int(1.5 * env.distances(env.instance(10)).max())
+    # The value of going straight there is 1 from `far` decisions on, and 0 before.
+    assert made.optimal() == pytest.approx(1.0)
+    short = problem.build("short", *_cut(made, env, 10, far.max() - 1), 0.0, 1.0)
+    assert short.optimal().tolist() == (far < far.max()).astype(float).tolist()
+    with pytest.raises(ValueError, match="seeds must be of one maze, 10 that begin at a multiple of 10, got"):
+        mazes.maze(6, [9, 10])
+
+
+def _cut(made, env, seed, decisions):
+    """The layers, moves and rewards of a maze that ends earlier."""
+    cells = np.flatnonzero(env.open_cells(env.instance(seed)))
+    start = int(np.searchsorted(cells, int(env.instance(seed).start)))
+    inside = slice(made.first[1], made.first[2])
+    return [np.array([start]), *[np.arange(len(cells))] * decisions], made.P[:, inside], made.r[:, inside]
+
+
+def test_pairs_of_the_maze_resemble_each_other_by_how_near_their_cells_are():
+    made, k, env = mazes.maze(6, [0]), mazes.kernel(6, 0, 2.0), Maze(6)
+    params = env.instance(0)
+    cells = np.flatnonzero(env.open_cells(params))
+    here = 5 * (made.first[1] + np.arange(len(cells)))
+    for i, cell in enumerate(cells):
+        for a, (row, column) in enumerate(MOVES):
+            near = np.flatnonzero(cells == cell + 6 * row + column)
+            for j in near:
+                assert k[here[i] + a, here[j] + a] == pytest.approx(1.0 if a == 4 else np.exp(-1 / 8))
+                assert k[here[i] + a, here[j] + (a + 1) % 5] == 0.0
+    at = int(np.flatnonzero(cells == int(params.start))[0])
+    np.testing.assert_allclose(k[:5], k[here[at] : here[at] + 5], atol=1e-12)
+
+
+def test_reward_free_lsvi_finds_the_goals_of_a_maze_in_the_kernel_of_its_cells_and_others_are_refused():
+    asked = {"mdp": "maze", "horizon": 6, "algos": ("rf-lsvi",), "scales": (1e-5,), "seeds": 2, "epsilon": 0.1}
+    near, alone = (
+        CompareCommand(**asked, seed=4, lengthscale=one, budget=3_000)()["algos"]["rf-lsvi"] for one in (1.5, None)
+    )
+    assert near["solved"] == alone["solved"] == 2
+    assert near["samples_to_epsilon"] != alone["samples_to_epsilon"], "the kernel changes what is played"
+    for wrong in ({"mdp": "lock"}, {"algos": ("ucbvi",)}):
+        with pytest.raises(ValueError, match="lengthscale needs --mdp maze and rf-lsvi among --algos"):
+            CompareCommand(**asked | wrong, lengthscale=1.0)()
+    with pytest.raises(ValueError, match="lengthscale must be a positive number, got 0"):
+        CompareCommand(**asked, lengthscale=0.0)()

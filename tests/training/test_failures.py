@@ -57,6 +57,25 @@ def test_a_run_stops_with_everything_saved_before_memory_runs_out(
     assert results(tmp_path / "run") == results(tmp_path / "b")
 
 
+def test_more_kept_data_than_memory_holds_are_refused_before_anything_changes(
+    tmp_path: Path, cli: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = {"replay": {"capacity": 400}, "explore": {"num_episodes": 16}, "exploit": {"visit_episodes": 16}}
+    lock = {"env": "CombinationLock-v0", "algo": "pcpg-replay", "horizon": 2, "config": small}
+    run = pcpg.train(**lock, out=tmp_path / "run")
+    before = {path: path.read_bytes() for path in run.path.rglob("*") if path.is_file()}
+    monkeypatch.setattr("pcpg.run_config.free_memory", lambda: 10**6)
+    with pytest.raises(ValueError, match=r"the data of one seed may need 5.2 GB of memory, but only 0.0 GB are free"):
+        pcpg.train(**lock, total_steps=10**8, out=tmp_path / "more")
+    with pytest.raises(ValueError, match=r"the data of one seed may need 0.0 GB"):
+        pcpg.train(**lock | {"config": small | {"replay": {"capacity": 20_000}}}, out=tmp_path / "more")
+    answer = cli("resume", run.path, "--steps", "+100M")
+    assert answer.code == 2 and "the data of one seed may need 5.2 GB of memory" in answer.err, answer.err
+    assert not (tmp_path / "more").exists()
+    assert {path: path.read_bytes() for path in run.path.rglob("*") if path.is_file()} == before
+    assert pcpg.resume(run.path, total_steps="+1k").is_finished, "what fits goes on"
+
+
 # One seed's NaN.
 
 

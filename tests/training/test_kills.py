@@ -13,8 +13,8 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="processes are found by their environment")
 def test_killed_runs_end_as_those_left_alone_and_leave_no_process() -> None:
-    command = [sys.executable, "-m", "tests.kills", "--kills", "1", "--only", "workers"]
+    command = [sys.executable, "-m", "tests.kills", "--kills", "3", "--only", "workers", "report"]
     own = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
     done = subprocess.run(command, cwd=ROOT, env=own, capture_output=True, text=True, timeout=200, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "1 kills over workers: 0 wrong" in done.stdout
+    assert "3 kills over pcpg, workers, report: 0 wrong" in done.stdout

@@ -3,6 +3,7 @@
 import io
 import itertools
 import os
+import warnings
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -133,10 +134,16 @@ def changed(**arrays: Any) -> dict[str, Any]:
         (changed(rewards=np.zeros(7)), r"rewards has shape \(7,\), expected \(8,\)"),
         (changed(rewards=np.full(8, np.nan)), r"rewards\[0\] is not a finite number"),
         (changed(rewards=np.full(8, 1e300)), r"rewards\[0\] is not a finite number"),
+        (changed(terminated=np.full(8, np.nan)), "terminated must be true or false in each step, got nan"),
+        (changed(terminated=np.full(8, 0.5)), "terminated must be true or false in each step, got 0.5"),
+        (changed(truncated=np.full(8, 2)), "truncated must be true or false in each step, got 2"),
+        (changed(terminals=np.ones(8, bool)), "both terminated and terminals, which mean the same"),
+        (changed(**{"observations/x": np.zeros((11, 4))}), "both observations and observations/x are arrays"),
         (changed(truncated=np.zeros(8, bool)), "the episode that begins at step 4 has no end"),
         (changed(observations=np.zeros((8, 4))), "has 8 rows, expected 11 .*or 8 beside next_observations"),
         (changed(observations=np.zeros((11, 3))), r"rows of shape \(3,\), expected \(4,\)"),
         (changed(observations=np.full((11, 4), np.inf)), r"observations\[0\], entry 0, is inf"),
+        (changed(observations=np.full((11, 4), 1e6)), r"observations\[0\], entry 0, is 1e\+06"),
         (changed(actions=np.zeros((8, 3))), r"rows of shape \(3,\), expected \(2,\)"),
         (changed(actions=np.full((8, 2), 1.5)), r"actions\[0\] is outside Box.*clip them"),
         (changed(actions=np.full((8, 2), np.nan)), r"actions\[0\] is outside Box"),
@@ -157,8 +164,13 @@ def npy(shape: tuple[int, ...], data: bytes, kind: str = "<f8") -> bytes:
     return out.getvalue() + data
 
 
-def archive(path: Path, content: bytes) -> Path:
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as made:
+def headed(header: str) -> bytes:
+    """The bytes of an .npy file with any text as its header."""
+    return b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode()
+
+
+def archive(path: Path, content: bytes, method: int = zipfile.ZIP_DEFLATED) -> Path:
+    with zipfile.ZipFile(path, "w", method) as made:
         made.writestr("actions.npy", content)
     return path
 
@@ -174,7 +186,17 @@ def test_a_file_cannot_run_code_lead_elsewhere_or_fill_the_memory(
     archive(tmp_path / "huge.npz", npy((1 << 40,), b""))
     archive(tmp_path / "less.npz", npy((-1, 5), bytes(40)))
     archive(tmp_path / "odd.npz", b"\x93NUMPY\x01\x00\x10\x00{'descr': 1}     \n")
-    names = ("pickled", "link", "pipe", "cut", "text", "huge", "less", "odd", "missing")
+    archive(tmp_path / "deep.npz", headed("(" * 9000 + ")" * 900))
+    archive(tmp_path / "long.npz", headed("{'descr': '<f8', 'fortran_order': False, 'shape': (" + "-" * 9000 + "1,)}"))
+    for method in (zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2, zipfile.ZIP_DEFLATED):
+        path = archive(tmp_path / f"torn{method}.npz", npy((64,), bytes(range(256)) * 2), method)
+        whole = path.read_bytes()
+        path.write_bytes(whole[:60] + bytes(20) + whole[80:])
+    with zipfile.ZipFile(archive(tmp_path / "twice.npz", npy((1,), bytes(8))), "a") as made, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        made.writestr("actions.npy", npy((1,), bytes(8)))
+    names = ("pickled", "link", "pipe", "cut", "text", "huge", "less", "odd", "missing", "deep", "long", "twice")
+    names += tuple(f"torn{method}" for method in (zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2, zipfile.ZIP_DEFLATED))
     for name in names:
         with pytest.raises(DamagedFile) as refused:
             read_npz(tmp_path / f"{name}.npz")
@@ -184,12 +206,16 @@ def test_a_file_cannot_run_code_lead_elsewhere_or_fill_the_memory(
     monkeypatch.setattr("pcpg.training.logged.largest", lambda path: 1 << 20)
     with pytest.raises(DamagedFile, match="too large"):
         read_npz(tmp_path / "bomb.npz")
+    with zipfile.ZipFile(file, "a", zipfile.ZIP_DEFLATED) as made:  # what nobody reads is not unpacked
+        for name in ("junk", "observations" + "/x" * 3000):
+            made.writestr(f"{name}.npy", npy((1 << 20,), bytes(8 << 20)))
+    assert read_npz(file).keys() == logged().keys()
 
 
 def test_arrays_in_either_order_and_of_every_kind_of_number_come_back(tmp_path: Path) -> None:
     rows: dict[str, np.ndarray] = {"C": np.arange(6).reshape(2, 3), "F": np.arange(6).reshape(3, 2).T}
     kinds = ("bool", "uint8", "int64", "float16", ">f4")
-    arrays = {f"{order}{kind}": rows[order].astype(kind) for order in rows for kind in kinds}
+    arrays = {f"observations/{order}{kind}": rows[order].astype(kind) for order in rows for kind in kinds}
     np.savez_compressed(tmp_path / "some.npz", **arrays)  # pyright: ignore[reportArgumentType]
     found = read_npz(tmp_path / "some.npz")
     assert found.keys() == arrays.keys()
@@ -224,12 +250,18 @@ def test_a_run_that_was_killed_before_it_had_its_copy_refuses_another_file(tmp_p
     from pcpg.training.loop import start_run
 
     config = pcpg.run.RunConfig.from_json(
-        {"env": "PointMass-v0", "env_options": {"steps": 20}, "algo": "sac", "limits": {"steps": 200}, "agent": DEEP}
+        {
+            "env": "PointMass-v0",
+            "env_options": {"steps": 20},
+            "algo": "pcpg-deep",
+            "limits": {"steps": 200},
+            "agent": DEEP,
+        }
     )
     config = begun_with(config.resolved(), str(file))
     started = start_run(config, tmp_path / "run")
     np.savez(file, **logged() | {"rewards": np.zeros(8)})  # pyright: ignore[reportArgumentType]
-    with pytest.raises(RunError, match="no longer what"):
+    with pytest.raises(RunError, match="has changed since"):
         given_data(RunFolder.open(started.path), config)
 
 

@@ -18,9 +18,10 @@ import numpy as np
 
 from pcpg.algorithm1 import Explored
 from pcpg.algorithms import Assets, Bound, World
-from pcpg.algos.deep_learn import Learning, OfAgent, Task, task_of
+from pcpg.algos.deep_learn import Learning, OfAgent
 from pcpg.algos.deep_play import Members, Playing, measured, no_members
 from pcpg.algos.deep_settings import DeepConfig
+from pcpg.algos.deep_task import Task
 from pcpg.algos.on_data import unvisited
 from pcpg.algos.rounds import after_round, check_visits, plain
 from pcpg.config import Json
@@ -157,7 +158,7 @@ class DeepAgent(Bound[Own]):
         kept.add(episodes)
         state = state._replace(own=state.own._replace(batches=own.batches + np.int32(1)))
         if self.config.learn.while_playing:
-            state = self._noted(state, task_of(kept, self.config.learn.discount))
+            state = self._noted(state, self.learning.task(kept))
         else:
             state, metrics = await self._learned(state)
         state = self._covered(state, policies[EXPLORER], players, before)
@@ -169,7 +170,7 @@ class DeepAgent(Bound[Own]):
         kept = state.own.data
         if not state.own.batches:
             return state, {}
-        task = task_of(kept, self.config.learn.discount)
+        task = self.learning.task(kept)
         new = int(kept.each("lengths")[-self.config.num_episodes :].sum())
         return await self.learning.round(self._noted(state, task), task, new)
 
@@ -178,8 +179,7 @@ class DeepAgent(Bound[Own]):
 
     async def _offline(self, state: State) -> tuple[State, Report]:
         """A round without a step: the task from given data."""
-        task = task_of(state.own.data, self.config.learn.discount)
-        state = self._noted(state, task)
+        state = self._noted(state, task := self.learning.task(state.own.data))
         updates = self.config.offline_updates / self.config.learn.updates
         state, metrics = await self.learning.round(state, task, updates)
         policy = self.learning.policy(state.own.task, state.own.scale).final()
@@ -208,9 +208,10 @@ class DeepAgent(Bound[Own]):
         if own.data.size == 0:
             return np.full(number, CHANCE)
         rng = Draws(state.seed, state.round).of(Stream.ROLL_IN)
-        if own.explorer is not None and not own.met:
-            return np.full(number, EXPLORER)
-        is_task = (rng.random(number) < self.config.explore.task_share) | (own.explorer is None)
+        share = self.config.explore.task_share
+        if own.explorer is not None and not own.met:  # goals can be tried before one was met
+            share = 0.0 if self.learning.goals(own.data) is None else 1.0 - share
+        is_task = (rng.random(number) < share) | (own.explorer is None)
         is_sure = (rng.random(number) < self.config.sure_share) & (int(own.met) > 0)
         return np.where(is_task, np.where(is_sure, SURE, TASK), EXPLORER)
 

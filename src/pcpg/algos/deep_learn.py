@@ -1,7 +1,4 @@
-"""Learning of a round: minibatches drawn on the host, updates in a compiled program.
-
-What the data of a seed say about its task: what a success is, how far targets look, which episodes are the best.
-"""
+"""Learning of a round: minibatches drawn on the host, updates in a compiled program."""
 
 import math
 from typing import Any, NamedTuple
@@ -11,12 +8,14 @@ import numpy as np
 
 from pcpg.algorithms import World
 from pcpg.algos.deep_settings import DeepConfig
-from pcpg.algos.look import BY_ACTION, MANY, by_action
+from pcpg.algos.deep_task import Task, best_places, scores, task_of
 from pcpg.config import Json
 from pcpg.data import Draws, Stream
 from pcpg.engine.program import Program
 from pcpg.engine.together import Shared
+from pcpg.envs.protocol import Goals
 from pcpg.envs.spaces import Box, Image
+from pcpg.learners.hindsight import Rule, goals_in, relabelled, without_goal
 from pcpg.learners.novelty import Novelty, fitted
 from pcpg.learners.off_policy import (
     Learned,
@@ -34,108 +33,6 @@ from pcpg.learners.off_policy import (
 from pcpg.learners.transitions import Transitions
 from pcpg.policies.off_policy import DeepPolicy, Scale
 from pcpg.state import NonFinite, SeedState, weights_rng
-
-LONG_TARGETS, SHORT_TARGETS = 10, 3
-"""Steps of a target where a success ends the episode and few are known, and where reward pays at every step."""
-FEW = 16
-"""Successes from which on targets get shorter, down to one step: what follows a step was no longer the best to do."""
-EXAMPLES = 5_000
-PLAIN = 0.95
-"""Share of the rewards, the smallest ones, among which a cost of acting is looked for."""
-STARTS = 16
-"""Episodes from which on a return is compared with what its start promises."""
-FEWEST_BEST = 1_000
-"""Steps up to which episodes that are no better than others fill the best ones."""
-
-
-class Task(NamedTuple):
-    """The task as far as the data show it."""
-
-    success: np.ndarray  # [episodes] bool: it met something good
-    ends: bool  # a success ends the episode
-    is_dense: bool  # rewards tell something everywhere
-    reward: np.ndarray  # [transitions] float32, as it is learned from
-    scale: float  # the largest size of a reward; rewards are divided by it
-    low: float  # bounds of the values of what is learned from
-    high: float
-
-    @property
-    def is_met(self) -> bool:
-        return self.is_dense or bool(self.success.any())
-
-    def steps_ahead(self, given: int) -> int:
-        """Steps of the targets; 0: by the rule."""
-        known = max(int(np.count_nonzero(self.success)), FEW)
-        return given or (max(1, LONG_TARGETS * FEW // known) if self.ends else SHORT_TARGETS)
-
-
-def task_of(kept: Transitions, gamma: float) -> Task:
-    """What rewards and ends show.
-
-    | rewards                                    | an episode met something good if                      |
-    |--------------------------------------------|-------------------------------------------------------|
-    | one cost, the same or less at every end    | it terminated                                         |
-    | never differ, above 0                      | it lasted longer than the shortest                    |
-    | of many values that actions do not explain | always                                                |
-    | of few values that actions do not explain  | it earned, at a step, more than most often            |
-    | others                                     | it earned, at a step, more than 0 and than most often |
-
-    In the first case what is learned from is 1 at such an end and 0 elsewhere: with a discount, that is the same task.
-    """
-    reward, lengths = kept.column("reward"), kept.each("lengths")
-    scale = float(np.max(np.abs(reward), initial=0.0)) or 1.0
-    terminated = kept.by_episode(kept.column("terminated"), np.maximum) > 0
-    success, is_dense, learned = np.zeros(kept.count, bool), False, reward / np.float32(scale)
-    if kept.count and _is_time(reward, kept.column("terminated")):
-        success, scale = terminated, 1.0
-        learned = kept.column("terminated").astype(np.float32)
-    elif kept.count and np.ptp(reward) < 1e-9:
-        success = lengths > lengths.min() if reward[0] > 0 else success
-    elif kept.count:
-        some = slice(None, None, max(1, kept.size // EXAMPLES))
-        values, counts = np.unique(np.round(reward[some].astype(np.float64), 9), return_counts=True)
-        # A cost of acting is no word about the task, nor is it with the few rewards that an explorer has met.
-        is_few, usual = len(values) <= MANY, float(values[np.argmax(counts)])
-        plain = reward[some] <= (np.inf if is_few else np.quantile(reward[some], PLAIN))
-        is_by_state = by_action(kept.column("action")[some][plain], reward[some][plain]) < BY_ACTION
-        is_dense, usual = is_by_state and not is_few, usual if is_by_state and is_few else max(0.0, usual)
-        best = kept.by_episode(reward, np.maximum)
-        success = np.ones(kept.count, bool) if is_dense else best > usual + 1e-6
-    ends = bool(success.any()) and not is_dense and bool(np.mean(terminated[success]) > 0.5)
-    low, high, forever = float(learned.min(initial=0.0)), float(learned.max(initial=0.0)), 1 / (1 - gamma)
-    return Task(success, ends, is_dense, learned, scale, low * forever, high if ends else high * forever)
-
-
-def _is_time(reward: np.ndarray, terminated: np.ndarray) -> bool:
-    """Whether reward is nothing but a cost of every step, which an end may spare."""
-    going, ends = reward[~terminated.astype(bool)], reward[terminated.astype(bool)]
-    if not going.size or going[0] >= 0 or np.ptp(going) > 1e-9:
-        return False
-    return not ends.size or bool(np.ptp(ends) < 1e-9 and going[0] <= ends[0] <= 0)
-
-
-def scores(kept: Transitions, reward: np.ndarray, gamma: float, whitened: np.ndarray) -> np.ndarray:
-    """The discounted return of each episode beyond what its start promises: a ridge regression on [x, x^2]."""
-    found = kept.discounted(reward, gamma)
-    found -= found.mean()
-    if kept.count < STARTS or whitened.std(axis=0).max(initial=0.0) < 1e-3:
-        return found
-    centred = np.concatenate([whitened, whitened**2], axis=1).astype(np.float64)
-    centred -= centred.mean(axis=0)
-    gram = centred.T @ centred + np.eye(centred.shape[1])
-    return found - centred @ np.linalg.solve(gram, centred.T @ found)
-
-
-def best_places(kept: Transitions, score: np.ndarray, most: int) -> np.ndarray:
-    """The transitions of the best episodes, about `most` of them: those above average, and others if they are few."""
-    order, lengths = np.argsort(-score, kind="stable"), kept.each("lengths")
-    before = np.cumsum(lengths[order]) - lengths[order]
-    limit = np.where(score[order] > 0, most, min(most, FEWEST_BEST))
-    chosen = order[before < limit]
-    starts = kept.each("start")
-    which = zip(starts[chosen].tolist(), lengths[chosen].tolist(), strict=True)
-    return np.concatenate([np.arange(start, start + length) for start, length in which] or [np.zeros(0, int)])
-
 
 UPDATES = 256
 """Updates of one call of the program."""
@@ -207,15 +104,28 @@ class Learning:
         """All updates for so many new steps."""
         own, learn, explore = state.own, self.config.learn, self.config.explore
         own = self._scaled(state, task)
-        own = own._replace(task=_due(own.task, learn.updates * steps * (task.is_met or own.explorer is None)))
+        own = own._replace(task=_due(own.task, learn.updates * steps * self._has_lesson(task, own)))
         metrics: Json = {}
         state = state._replace(own=own)
         if own.explorer is not None:
-            own = own._replace(explorer=_due(own.explorer, explore.updates * steps))
+            share = 1.0 - explore.task_share if task.is_met else 1.0  # as many as its data are worth
+            own = own._replace(explorer=_due(own.explorer, explore.updates * steps * share))
             explorer, found = await self._explorer(state._replace(own=own), task)
             own, metrics = own._replace(explorer=explorer), metrics | found
         agent, found = await self._task(state._replace(own=own), task)
         return state._replace(own=own._replace(task=agent)), metrics | found
+
+    def _has_lesson(self, task: Task, own: Any) -> bool:
+        """Whether there is something to learn of the task."""
+        return task.is_met or own.explorer is None or task.goals is not None
+
+    def task(self, kept: Transitions) -> Task:
+        """The task as far as these data show it."""
+        return task_of(kept, self.config.learn.discount, self.goals(kept))
+
+    def goals(self, kept: Transitions) -> Goals | None:
+        """The goals that observations name, if rewards are theirs."""
+        return goals_in(kept, self.env.observed_goals)
 
     def _scaled(self, state: SeedState[Any], task: Task) -> Any:
         """The state with scales that the data of now have: looked at anew whenever the data have doubled."""
@@ -232,7 +142,7 @@ class Learning:
             seen = kept.observations[kept.landing_rows(np.arange(0 if is_anew else int(own.counted), kept.size))]
             if is_anew:
                 rng = weights_rng(state.seed, 2)
-                novelty = fitted(rng, seen, explore.num_features, explore.bandwidth)
+                novelty = fitted(rng, without_goal(seen, task.goals), explore.num_features, explore.bandwidth)
             novelty = novelty.with_data(seen)
         return own._replace(novelty=novelty, counted=np.asarray(kept.size, np.int64))
 
@@ -246,7 +156,7 @@ class Learning:
 
     async def _task(self, state: SeedState[Any], task: Task) -> tuple[OfAgent, Json]:
         """The task policy's updates: the reward alone, n-step targets, partly the best episodes."""
-        own, kept, learn = state.own, state.own.data, self.config.learn
+        own, kept, learn, goals = state.own, state.own.data, self.config.learn, task.goals
         rng, n, gamma = (
             Draws(state.seed, state.round).of(Stream.SAMPLE),
             task.steps_ahead(learn.steps_ahead),
@@ -259,14 +169,23 @@ class Learning:
             else ((starts - own.scale.mean) * own.scale.inverse)
         )
         best = best_places(kept, scores(kept, task.reward, gamma, whitened), learn.best_steps)
-        rates = self._rates(learn.learning_rate, task.low, task.high)
-        num_best = round(learn.best_share * learn.batch) if task.success.any() else 0
+        rates = self._rates(learn.learning_rate, task.low, task.high, learn.cloning)
+        has_best = bool(task.success.any()) and (
+            goals is None or not float(np.ptp(starts[:, goals.desired], axis=0).max())
+        )
+        num_best = round(learn.best_share * learn.batch) if has_best else 0
+        floors = kept.earned(task.reward, gamma) if task.has_floor else None
+        cloned = num_best if task.ends and learn.cloning else 0
 
         def draw() -> Minibatch:
             places = rng.integers(kept.size, size=(self.updates, learn.batch))
             places[:, :num_best] = best[rng.integers(len(best), size=(self.updates, num_best))]
             returns = kept.returns(places, n, gamma, task.reward)
-            return kept.minibatch(places, n, gamma, returns, self._noise(rng))
+            batch = kept.minibatch(places, n, gamma, returns, self._noise(rng), floors, cloned)
+            if goals is None:
+                return batch
+            rule = Rule(goals, task.ends, task.by_end, task.scale)
+            return relabelled(kept, batch, places, n, gamma, rule, rng, num_best)
 
         agent, found = await self._updated(state, own.task, draw, rates)
         return agent, {f"train/{name}": value for name, value in found.items()}
@@ -326,9 +245,9 @@ class Learning:
         due = np.asarray(float(agent.due) - calls * self.updates)
         return OfAgent(learner, due), dict(zip(("loss", "value", "alpha"), means, strict=False))
 
-    def _rates(self, learning_rate: float, low: float, high: float) -> Rates:
+    def _rates(self, learning_rate: float, low: float, high: float, cloning: float = 0.0) -> Rates:
         learn = self.config.learn
-        numbers = learning_rate, learn.tau, learn.average, learn.entropy, low, high
+        numbers = learning_rate, learn.tau, learn.average, learn.entropy, cloning, low, high
         return Rates(*(np.asarray(number, np.float32) for number in numbers))
 
     def _noise(self, rng: np.random.Generator) -> np.ndarray:

@@ -51,6 +51,8 @@ class DeepLearnConfig:
     """Target entropy per entry of a real action."""
     best_share: float = 0.5
     """Share of a minibatch drawn from the best episodes."""
+    cloning: float = 0.5
+    """Weight of imitating the best episodes' actions where they are worth more, if a success ends the episode."""
     best_steps: int = 4_000
     """Transitions of the best episodes, ranked by discounted return against what their start promises."""
 
@@ -119,6 +121,11 @@ class DeepConfig(WithoutCover):
 
     takes_data: ClassVar[bool] = True
     leaves: ClassVar[Literal["", "cover", "data"]] = "data"
+
+    @property
+    def absent(self) -> tuple[str, ...]:
+        """What the algorithm goes without that has these settings as its preset."""
+        return () if self.explore.updates else ("explore.updates",)
 
     def __post_init__(self) -> None:
         positive(self, "budget")

@@ -21,12 +21,10 @@ import numpy as np
 
 from pcpg.algorithm1 import Explored, Parts, explore_round
 from pcpg.algorithms import Arrays, Assets, World
-from pcpg.algos.members import Member, exploration_is_over, scaled_whitening, stacked, unpacked, with_room
 from pcpg.algos.on_policy import OnPolicy
-from pcpg.algos.pcpg_settings import PCPGConfig, bonus_of
+from pcpg.algos.pcpg_settings import Member, PCPGConfig, stacked, unpacked, with_room
 from pcpg.algos.rounds import after_round, plain
-from pcpg.bonuses.e3b import E3BState
-from pcpg.bonuses.protocol import NO_BONUS, CoverArrays
+from pcpg.bonuses.protocol import NO_BONUS, CoverArrays, Learned
 from pcpg.cover.bonus import ridge_of
 from pcpg.cover.cover import Cover, add_member, empty_cover, with_weights
 from pcpg.cover.design import Design, d_optimal, uniform
@@ -54,7 +52,7 @@ class Covering(NamedTuple):
     """State of a seed of PC-PG besides its policies."""
 
     adam: Adam
-    rnd: E3BState | None  # networks of the episodic bonus
+    rnd: Learned | None  # networks of the episodic bonus
     cover: Cover[ActorCritic]
     log_dets: np.ndarray  # [capacity] float64: log det of the cover's design, by number of members - 1
 
@@ -72,7 +70,7 @@ class PCPG(OnPolicy[Covering]):
         explore, exploit = settings.explore, settings.exploit
         bonus, share = NO_BONUS, exploit.start_share
         if world.assets is None:  # the batch is sized for the phase with more roll-ins
-            bonus, share = bonus_of(explore), min(explore.start_share, share)
+            bonus, share = explore.bonus, min(explore.start_share, share)
         learner = Learner(world.env, settings.ppo, num_groups=explore.num_groups, bonus=bonus, sample_share=share)
         super().__init__(settings, world, learner, explore.visit_episodes)
         self.design = Shared(partial(in_threads, self._design))
@@ -163,7 +161,7 @@ class PCPG(OnPolicy[Covering]):
         }
         has_task = self.settings.exploit.num_rounds > 0
         over = self.budget.ends_exploration(state.ledger, has_task=has_task, begun=explore.reward_first)
-        if over or exploration_is_over(log_dets[:size], explore):
+        if over or explore.is_over(log_dets[:size]):
             state = self._begin_exploiting(state)
         return state, Report(plain(metrics), Member(done.policy, done.seen.sigma, done.seen.cells, done.seen.returns))
 
@@ -248,7 +246,7 @@ class PCPG(OnPolicy[Covering]):
 
     def _bonus(self, cover: Cover[ActorCritic]) -> Whiten:
         """The bonus of a cover as a whitening, made where and when an improvement needs it."""
-        return partial(scaled_whitening, cover, self.settings.explore)
+        return partial(self.settings.explore.whitening, cover)
 
     def _fresh_adam(self, state: State) -> Adam:
         return init_adam((state.policy, self.learner.bonus.trained(state.own.rnd)))
@@ -319,7 +317,7 @@ class PCPG(OnPolicy[Covering]):
             return "reward"
         if size >= explore.max_policies:
             return "full"
-        return "grown" if exploration_is_over(state.own.log_dets[:size], explore) else "budget"
+        return "grown" if explore.is_over(state.own.log_dets[:size]) else "budget"
 
     def policies(self, state: State) -> int:
         return int(state.own.cover.size)

@@ -3,23 +3,27 @@
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
+import jax
 import numpy as np
 
 from pcpg.algorithms import Agent, Arrays, Cost, Presets, Shown, World
 from pcpg.algos.on_policy import Round, bytes_of_episodes, bytes_of_networks, is_long, sized_ppo
 from pcpg.algos.ppo import HOST_PPO
+from pcpg.algos.rounds import cover_weights
 from pcpg.bonuses.elliptical import Elliptical, Joined
 from pcpg.bonuses.protocol import Bonus
 from pcpg.budget import EXPLORE_SHARE, NO_LIMITS, Limits
 from pcpg.config import ConfigError, from_plain, positive, within
-from pcpg.cover.bonus import BonusForm, RidgeScale
+from pcpg.cover.bonus import BonusForm, RidgeScale, ridge_of, whitening
+from pcpg.cover.cover import Cover
 from pcpg.envs.host import HostEnvironment
 from pcpg.envs.protocol import Environment
 from pcpg.learners.settings import PPOConfig
+from pcpg.policies.networks import ActorCritic
 from pcpg.state import EXPLOIT, EXPLORE
-from pcpg.trees import scalar
+from pcpg.trees import scalar, unflatten
 
 MOST_POLICIES = 40
 """For which a cover has room where a budget is given, unless more fit in even if no episode ends early."""
@@ -90,6 +94,37 @@ class ExploreConfig:
         if self.max_policies < 0:
             raise ValueError(f"max_policies must be 0 (by the formula) or more, got {self.max_policies}")
 
+    @property
+    def bonus(self) -> Bonus[Any]:
+        """The cover's bonus, combined with E3B's if novelty within an episode counts too."""
+        cover = Elliptical(self.bonus_form, self.beta, self.bonus_limit)
+        if self.episodic == "off":
+            return cover
+        return Joined(coef=self.episodic_coef, cover=cover, is_product=self.episodic == "times")
+
+    def whitening(self, cover: Cover) -> np.ndarray:
+        """W of cover/bonus.py as float32; scaled by the cover, such that the form has mean 1 over its policies."""
+        whiten = whitening(cover.sigma_sum, ridge_of(cover.used, self.ridge_scale, self.ridge))
+        if self.bonus_scale == "cover":
+            # E[phi' S^-1 phi] = tr(W' E[phi phi'] W) under the uniform mixture of the members.
+            mean = np.einsum("ij,ik,kj->", whiten, cover.sigma_sum, whiten) / int(cover.size)
+            whiten = whiten / np.sqrt(max(mean, 1e-30))
+        return whiten.astype(np.float32)
+
+    def is_over(self, log_dets: np.ndarray) -> bool:
+        """Whether the cover is full, or its log-determinant grew too little for too long.
+
+        The rule sees features alone, nothing of the environment's internals. With D-optimal weights `log_dets[i]` is
+        the largest log det of a mixture of the first i + 1 covariances, which a policy that reaches nothing new cannot
+        raise and no policy can lower. With uniform weights it is that of their plain mean: a policy may lower it, and
+        one that only repeats what the rarer members reach may raise it, so the rule is then no more than a sign.
+        """
+        if len(log_dets) >= self.max_policies:
+            return True
+        if len(log_dets) <= self.patience:
+            return False
+        return bool(log_dets[-1] - log_dets[-1 - self.patience] < self.min_growth)
+
 
 @dataclasses.dataclass(frozen=True)
 class ExploitConfig:
@@ -124,6 +159,7 @@ class PCPGConfig:
     takes_features: ClassVar[bool] = True
     takes_data: ClassVar[bool] = False
     leaves: ClassVar[Literal["", "cover", "data"]] = "cover"
+    weights = staticmethod(cover_weights)
 
     ppo: PPOConfig = dataclasses.field(default=PPOConfig())
     explore: ExploreConfig = ExploreConfig()
@@ -222,12 +258,8 @@ class PCPGConfig:
         return self
 
     @staticmethod
-    def weights(arrays: Arrays) -> np.ndarray:
-        return np.asarray(arrays[".cover.weights"][: scalar(arrays[".cover.size"])], float) if arrays else np.zeros(0)
-
-    @staticmethod
     def shown(arrays: Arrays, parts: Sequence[Arrays]) -> Shown | None:
-        weights = PCPGConfig.weights(arrays)
+        weights = cover_weights(arrays)
         if not 0 < len(weights) <= len(parts):
             return None
         members = parts[: len(weights)]
@@ -258,9 +290,38 @@ WITH_REWARD = Presets(
 )
 
 
-def bonus_of(explore: ExploreConfig) -> Bonus[Any]:
-    """The cover's bonus, combined with E3B's if novelty within an episode counts too."""
-    cover = Elliptical(explore.bonus_form, explore.beta, explore.bonus_limit)
-    if explore.episodic == "off":
-        return cover
-    return Joined(coef=explore.episodic_coef, cover=cover, is_product=explore.episodic == "times")
+class Member(NamedTuple):
+    """The stored data of a member of the cover; never changes."""
+
+    policy: ActorCritic
+    sigma: np.ndarray  # [d, d]
+    cells: np.ndarray  # visits by cell, over the episodes of its covariance
+    returns: np.ndarray  # [episodes]
+
+
+def unpacked(like: ActorCritic, part: Arrays) -> Member:
+    """A member from its arrays; `like` is a policy of the same shape."""
+    prefix = ".policy"
+    policy = unflatten(like, {name[len(prefix) :]: a for name, a in part.items() if name.startswith(prefix)})
+    return Member(policy, part[".sigma"], part[".cells"], part[".returns"])
+
+
+def stacked(empty: Cover[ActorCritic], members: Sequence[Member]) -> Cover[ActorCritic]:
+    """The cover of some members at once: `add_member` copies the whole stack each time."""
+    stack, sigmas = jax.tree.map(np.copy, empty.members), empty.sigmas.copy()
+    for index, member in enumerate(members):
+        jax.tree.map(lambda place, leaf, i=index: place.__setitem__(i, leaf), stack, member.policy)
+        sigma = np.asarray(member.sigma, np.float64)
+        sigmas[index] = (sigma + sigma.T) / 2
+    return Cover(stack, sigmas, empty.weights, np.asarray(len(members), np.int32))
+
+
+def with_room(cover: Cover[ActorCritic], capacity: int) -> Cover[ActorCritic]:
+    """The cover with room for so many members."""
+    more = capacity - cover.capacity
+
+    def pad(leaf: np.ndarray) -> np.ndarray:
+        return np.concatenate([leaf, np.zeros((more, *leaf.shape[1:]), leaf.dtype)])
+
+    members = jax.tree.map(pad, cover.members)
+    return Cover(members, pad(cover.sigmas), pad(cover.weights), cover.size) if more else cover

@@ -22,6 +22,7 @@ from pcpg.learners.settings import PPOConfig
 from pcpg.learners.update import Adam, init_adam
 from pcpg.policies.networks import init_actor_critic
 from pcpg.state import DONE, EXPLOIT, Ledger, Report, SeedState, weights_rng
+from pcpg.trees import flatten
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,6 +76,13 @@ class BaselineConfig(WithoutCover):
         return dataclasses.replace(self, budget=limits.steps or UNLIMITED, num_rounds=0)
 
     def reopened(self, arrays: Arrays, env: Environment, limits: Limits) -> int:
+        bonus = self.bonus or NO_BONUS
+        known = flatten(bonus.init(weights_rng(0, 0), env.observation_space, env.action_space, self.ppo.hidden))
+        if lacking := [name for name in known if f".rnd{name}" not in arrays]:
+            raise ConfigError(
+                f"an older pcpg wrote this checkpoint, without {lacking[0]} of the bonus {bonus.name}: "
+                "the run can be evaluated but not continued; train a new one"
+            )
         return EXPLOIT
 
     def on_assets(self, new_steps: int, changes: Mapping[str, object]) -> Self:

@@ -28,6 +28,7 @@ from pcpg.algos.replay_explore import (
     whole_groups,
 )
 from pcpg.algos.replay_task import ReplayExploitConfig, Task
+from pcpg.algos.rounds import cover_weights
 from pcpg.budget import NO_LIMITS, UNLIMITED, Limits, too_little
 from pcpg.config import ConfigError
 from pcpg.data import Batch, Kept, Sample
@@ -38,7 +39,6 @@ from pcpg.envs.spaces import flat_size
 from pcpg.kernel.fitting import no_model
 from pcpg.kernel.policies import GreedyPolicy, candidate_actions
 from pcpg.kernel.views import FIRST_LANDMARKS, WIDTHS, KeepConfig, Kernel, View, fresh_encoder
-from pcpg.machine import free_memory
 from pcpg.state import DONE, EXPLOIT, EXPLORE, Ledger, Report, SeedState
 
 MOST_BYTES = 4_000_000_000
@@ -63,6 +63,7 @@ class ReplayConfig:
     takes_data: ClassVar[bool] = False
     leaves: ClassVar[Literal["", "cover", "data"]] = "data"
     needs_budget: ClassVar[bool] = False
+    weights = staticmethod(cover_weights)
 
     def sized(self, env: Environment, limits: Limits, used: int = 0) -> Self:
         """The settings with formulas resolved; a budget of steps sets the capacity, except for an evaluation."""
@@ -104,6 +105,7 @@ class ReplayConfig:
             is_estimate=limits.steps > 0,
             networks=0,
             episodes=seen if isinstance(env, HostEnvironment) else 0,
+            data=self.replay.capacity * bytes_of_transition(env),
         )
 
     def extended(self, limits: Limits, before: Limits) -> Self:
@@ -143,14 +145,9 @@ class ReplayConfig:
         return self
 
     @staticmethod
-    def weights(arrays: Arrays) -> np.ndarray:
-        """Those of members in earlier features are 0."""
-        return np.asarray(arrays[".cover.weights"][: int(arrays[".cover.size"])], float) if arrays else np.zeros(0)
-
-    @staticmethod
     def shown(arrays: Arrays, parts: Sequence[Arrays]) -> Shown | None:
         """The members of the cover with their visits and returns."""
-        weights = ReplayConfig.weights(arrays)
+        weights = cover_weights(arrays)
         members = [part for part in parts if part[".features"] != NOT_OF_THE_COVER][: len(weights)]
         if not 0 < len(weights) == len(members):
             return None
@@ -162,15 +159,7 @@ class ReplayConfig:
         return not env.is_reward_free and self.exploit.backups > 0
 
     def agent(self, world: World) -> "ReplayAgent":
-        """The agent, if its data fit into the free memory."""
-        sized = self.sized(world.env, NO_LIMITS)
-        needed, free = sized.replay.capacity * bytes_of_transition(world.env), free_memory()
-        if free is not None and needed > free:
-            raise ConfigError(
-                f"replay.capacity of {sized.replay.capacity:,} transitions may need {needed / 1e9:.1f} GB "
-                f"per seed, but {free / 1e9:.1f} GB are free: choose a smaller one"
-            )
-        return ReplayAgent(sized, world)
+        return ReplayAgent(self.sized(world.env, NO_LIMITS), world)
 
 
 REPLAY = Presets(ReplayConfig(), ReplayConfig())

@@ -1,12 +1,14 @@
-"""The end of a round of any algorithm: the updated ledger, common metrics, and checks."""
+"""The end of a round of any algorithm: the updated ledger, common metrics, and checks; the weights of its cover."""
 
 import numpy as np
 
 from pcpg.algorithm1 import Explored
+from pcpg.algorithms import Arrays
 from pcpg.config import Json
 from pcpg.engine.play import Visits
 from pcpg.envs.protocol import Environment
 from pcpg.state import PHASES, NonFinite, Own, SeedState
+from pcpg.trees import scalar
 
 
 def after_round(env: Environment, state: SeedState[Own], done: Explored) -> tuple[SeedState[Own], Json]:
@@ -57,3 +59,8 @@ def check_visits(state: SeedState[object], visits: Visits) -> None:
             f"covariance in round {state.round}, after {int(state.ledger.env_steps):,} environment steps; "
             "the last good checkpoint is kept"
         )
+
+
+def cover_weights(arrays: Arrays) -> np.ndarray:
+    """The weights of a cover's members in a checkpoint; that of a member in earlier features is 0."""
+    return np.asarray(arrays[".cover.weights"][: scalar(arrays[".cover.size"])], float) if arrays else np.zeros(0)

@@ -7,13 +7,12 @@ features/inverse_dynamics.py, trained on the same episodes as the policy.
 """
 
 import dataclasses
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pcpg.bonuses.protocol import At, Bonus, Metrics, RunningScale, Samples
+from pcpg.bonuses.protocol import At, Learned, Learning, Metrics, RunningScale, Samples
 from pcpg.engine.rollout import Rollout
 from pcpg.engine.tabulated import at_observations
 from pcpg.envs.spaces import Space
@@ -22,15 +21,8 @@ from pcpg.policies.networks import ActorCritic
 from pcpg.shapes import Array, Bool, Float, Scalar
 
 
-class E3BState(NamedTuple):
-    """The features in training, and the scale of the bonus's returns."""
-
-    model: InverseDynamics
-    scale: RunningScale
-
-
 @dataclasses.dataclass(frozen=True)
-class E3B(Bonus[E3BState]):
+class E3B(Learning):
     """The episodic elliptical bonus."""
 
     name: str = dataclasses.field(default="e3b", init=False)
@@ -43,34 +35,23 @@ class E3B(Bonus[E3BState]):
 
     def init(
         self, rng: np.random.Generator, observation_space: Space, action_space: Space, hidden: tuple[int, ...]
-    ) -> E3BState:
+    ) -> Learned:
         """Fresh features, with the policy's layers."""
         model = init_inverse_dynamics(rng, observation_space, action_space, hidden)
-        return E3BState(model, RunningScale.fresh())
+        return Learned(model, RunningScale.fresh())
 
-    def trained(self, state: E3BState) -> InverseDynamics:
-        return state.model
-
-    def with_trained(self, state: E3BState, trained: InverseDynamics) -> E3BState:
-        return state._replace(model=trained)
-
-    def pay(self, state: E3BState, data: Rollout, at: At) -> tuple[jax.Array, E3BState]:
+    def pay(self, state: Learned, data: Rollout, at: At) -> tuple[jax.Array, Learned]:
         """The bonus of what followed each step, in deviations of its discounted returns."""
-        return self.scaled(state, self.within(state, data, at), data, at)
+        return self.scaled(state, self.within(state, data, at), data.alive, data, at)
 
-    def within(self, state: E3BState, data: Rollout, at: At) -> jax.Array:
+    def within(self, state: Learned, data: Rollout, at: At) -> jax.Array:
         """The bonus before scaling: the novelty of each next observation within its episode."""
         features = state.model.features
         here, after = (at_observations(features, at.table, seen) for seen in (data.observations[:-1], data.following))
         return episodic_bonus(here, after, self.ridge, data.ends)
 
-    def scaled(self, state: E3BState, bonus: jax.Array, data: Rollout, at: At) -> tuple[jax.Array, E3BState]:
-        """The bonus in deviations of its discounted returns, and the state with those added."""
-        bonus, scale = state.scale.scaled(bonus * data.alive, data.alive, at.gamma, data.ends)
-        return bonus, state._replace(scale=scale)
-
     def loss(
-        self, policy: ActorCritic, trained: InverseDynamics, state: E3BState, samples: Samples, at: At
+        self, policy: ActorCritic, trained: InverseDynamics, state: Learned, samples: Samples, at: At
     ) -> tuple[jax.Array, Metrics]:
         """The loss of predicting actions from the observations around them."""
         here, after = at.observations(samples.observations), at.observations(samples.following)

@@ -6,8 +6,8 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 
-from pcpg.bonuses.e3b import E3B, E3BState
-from pcpg.bonuses.protocol import At, Pointwise
+from pcpg.bonuses.e3b import E3B
+from pcpg.bonuses.protocol import At, Learned, Pointwise
 from pcpg.cover.bonus import BonusForm, bonus_of_form, quadratic_form
 from pcpg.engine.rollout import Rollout
 from pcpg.engine.tabulated import of_pairs
@@ -58,13 +58,13 @@ class Joined(E3B):
     is_product: bool = False
     """Multiply the cover's bonus by E3B's instead of adding it."""
 
-    def pay(self, state: E3BState, data: Rollout, at: At) -> tuple[jax.Array, E3BState]:
+    def pay(self, state: Learned, data: Rollout, at: At) -> tuple[jax.Array, Learned]:
         """Both bonuses; E3B's scale moves on only where it is used."""
         paid, _ = self.cover.pay(None, data, at)
         within = self.within(state, data, at)
         if self.is_product:
             return paid * within * self.ridge, state  # the factor is at most 1
-        scaled, state = self.scaled(state, within, data, at)
+        scaled, state = self.scaled(state, within, data.alive, data, at)
         return paid + self.coef * scaled, state
 
     def weight(self, spent: float) -> float:

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pcpg.bonuses.protocol import At, Metrics, Pointwise, RunningScale, Samples
+from pcpg.bonuses.protocol import At, Learned, Learning, Metrics, Pointwise, RunningScale, Samples
 from pcpg.engine.rollout import Rollout
 from pcpg.envs.spaces import Space, flat_size
 from pcpg.features.base import action_vector
@@ -23,51 +23,35 @@ class Models(NamedTuple):
     forward: Body
 
 
-class ICMState(NamedTuple):
-    """The models in training, and the scale of the bonus's returns."""
-
-    models: Models
-    scale: RunningScale
-
-
 @dataclasses.dataclass(frozen=True)
-class ICM(Pointwise[ICMState]):
+class ICM(Learning, Pointwise[Learned]):
     """The intrinsic curiosity module."""
 
     name: str = dataclasses.field(default="icm", init=False)
-    coef: float = 0.5
-    """Weight of the bonus, whose discounted returns are scaled to standard deviation 1."""
     share: float = 0.2
     """Weight of the forward model's loss; the inverse model's loss gets the rest."""
 
     def init(
         self, rng: np.random.Generator, observation_space: Space, action_space: Space, hidden: tuple[int, ...]
-    ) -> ICMState:
+    ) -> Learned:
         """Fresh models: features by the policy's layers, one hidden layer in the forward model."""
         inverse = init_inverse_dynamics(rng, observation_space, action_space, hidden)
         width = hidden[-1]
         sizes = [(width + flat_size(action_space), width, math.sqrt(2.0)), (width, width, 1.0)]
         layers = (Linear(orthogonal(rng, (n, m), gain), np.zeros(m, np.float32)) for n, m, gain in sizes)
-        return ICMState(Models(inverse, Body(tuple(layers))), RunningScale.fresh())
+        return Learned(Models(inverse, Body(tuple(layers))), RunningScale.fresh())
 
-    def trained(self, state: ICMState) -> Models:
-        return state.models
-
-    def with_trained(self, state: ICMState, trained: Models) -> ICMState:
-        return state._replace(models=trained)
-
-    def of(self, state: ICMState, here: jax.Array, actions: jax.Array, after: jax.Array, at: At) -> jax.Array:
+    def of(self, state: Learned, here: jax.Array, actions: jax.Array, after: jax.Array, at: At) -> jax.Array:
         """The forward model's error."""
-        return _error(state.models, here, actions, after, at)
+        return _error(state.model, here, actions, after, at)
 
-    def pay(self, state: ICMState, data: Rollout, at: At) -> tuple[jax.Array, ICMState]:
+    def pay(self, state: Learned, data: Rollout, at: At) -> tuple[jax.Array, Learned]:
         """The forward model's error at each own step, in deviations of its discounted returns."""
         bonus, _ = super().pay(state, data, at)
-        bonus, scale = state.scale.scaled(bonus, data.own, at.gamma, data.ends)
-        return bonus, state._replace(scale=scale)
+        return self.scaled(state, bonus, data.own, data, at)
 
     def loss(
-        self, policy: ActorCritic, trained: Models, state: ICMState, samples: Samples, at: At
+        self, policy: ActorCritic, trained: Models, state: Learned, samples: Samples, at: At
     ) -> tuple[jax.Array, Metrics]:
         """Both models' losses; only the inverse model's trains the features."""
         here, after = at.observations(samples.observations), at.observations(samples.following)
@@ -76,9 +60,6 @@ class ICM(Pointwise[ICMState]):
         inverse = inverse_loss(outputs, samples.actions, samples.mask, at.distribution)
         loss = self.share * forward + (1 - self.share) * inverse
         return loss, {"forward_loss": forward, "inverse_loss": inverse}
-
-    def weight(self, spent: float) -> float:
-        return self.coef
 
 
 def _error(models: Models, here: jax.Array, actions: jax.Array, after: jax.Array, at: At) -> jax.Array:

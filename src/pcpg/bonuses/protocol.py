@@ -260,3 +260,34 @@ class RunningScale(NamedTuple):
         """
         scale = self.update(discounted_sums(bonus, gamma, ends), mask)
         return bonus / jnp.sqrt(scale.variance + 1e-8), scale
+
+
+class Learned(NamedTuple):
+    """Networks in training, and the scale of the bonus's returns."""
+
+    model: Any
+    scale: RunningScale
+
+
+@dataclasses.dataclass(frozen=True)
+class Learning(Bonus[Learned]):
+    """A bonus that trains networks along with the policy, paid in deviations of its discounted returns."""
+
+    coef: float = 0.5
+    """Weight of the bonus, whose discounted returns are scaled to standard deviation 1."""
+
+    def trained(self, state: Learned) -> Any:
+        return state.model
+
+    def with_trained(self, state: Learned, trained: Any) -> Learned:
+        return state._replace(model=trained)
+
+    def scaled(
+        self, state: Learned, bonus: jax.Array, mask: jax.Array, data: Rollout, at: At
+    ) -> tuple[jax.Array, Learned]:
+        """The bonus in deviations of its discounted returns, 0 where masked, and the state with those added."""
+        bonus, scale = state.scale.scaled(bonus * mask, mask, at.gamma, data.ends)
+        return bonus, state._replace(scale=scale)
+
+    def weight(self, spent: float) -> float:
+        return self.coef

@@ -34,12 +34,12 @@ FAILED = 3
 
 
 def answer(console: Console, as_json: bool) -> Console:
-    """The console of the answer for a person: stdout, unless the JSON object goes there."""
+    """The console for human-readable output: stdout, unless the JSON object goes there."""
     return console if as_json else Console()
 
 
 def tell(console: Console, as_json: bool, shown: object, result: Mapping[str, object], code: int = 0) -> int:
-    """Give the answer of a command, a line or a table for a person and the JSON object; the exit code."""
+    """Print the result of a command, as a line or table and as the JSON object; returns the exit code."""
     out = answer(console, as_json)
     if isinstance(shown, str):
         say(out, shown)
@@ -50,12 +50,12 @@ def tell(console: Console, as_json: bool, shown: object, result: Mapping[str, ob
 
 
 def loading(console: Console, doing: str = "loading ...") -> contextlib.AbstractContextManager[object]:
-    """A spinner while JAX is imported or while nothing else shows progress."""
+    """A spinner while JAX is imported, or while nothing else shows progress."""
     return console.status(doing) if console.is_terminal else contextlib.nullcontext()
 
 
 def print_json(result: Mapping[str, object], wanted: bool) -> None:
-    """Print the JSON object on stdout, if it is wanted."""
+    """Print the JSON object on stdout if --json was given."""
     if wanted:
         line, answers = json.dumps(result, allow_nan=False), _ANSWERS.get()
         print(line) if answers is None else answers.append(line)
@@ -66,7 +66,7 @@ _ANSWERS: contextvars.ContextVar[list[str] | None] = contextvars.ContextVar("ans
 
 @contextlib.contextmanager
 def answers_apart() -> Iterator[list[str]]:
-    """Collect what `print_json` says in here; whatever else is printed, by other processes too, goes to stderr."""
+    """Inside, `print_json` writes to stdout and all other output, including that of other processes, goes to stderr."""
     answers: list[str] = []
     token = _ANSWERS.set(answers)
     with contextlib.suppress(OSError, ValueError):
@@ -83,12 +83,12 @@ def answers_apart() -> Iterator[list[str]]:
 
 
 LIGHT = 0.0005
-"""Weight below which the table would show 0."""
+"""Smallest weight that the table does not round to 0."""
 SHADES = "░▒▓█"
 
 
 def shade(share: float) -> str:
-    """A block whose darkness shows the visits of a grid cell, relative to the most visited one."""
+    """Blocks of increasing darkness, for visits of a grid cell relative to the most visited one."""
     return "·" if share <= 0 else SHADES[min(3, int(share * 4))]
 
 
@@ -157,7 +157,7 @@ def result_table(folder: RunFolder) -> Table:
         row += [f"{visited[seed]:.1%}"] if visited else []
         row += ["-" if value is None else f"{value:.2f}" for value in (final, best)]
         if solved is not None:
-            row.append("yes" if final is not None and final > solved else "no")
+            row.append("-" if final is None else "yes" if final > solved else "no")
         if failed:
             row.append("yes" if str(seed) in failed else "no")
         table.add_row(*row)

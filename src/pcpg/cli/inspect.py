@@ -21,7 +21,7 @@ if typing.TYPE_CHECKING:
 
 EXPORTER = "pcpg_lab.minari:save"
 SHOWN = 12
-"""Policies of a cover that `show` lists by default: those with the most weight."""
+"""Number of policies that `show` lists by default, by descending weight."""
 SeedFlag = Annotated[int | None, Arg(help="Seed; by default the first.")]
 GreedyFlag = Annotated[bool, Arg(help="Take the most likely action instead of sampling one.")]
 BestFlag = Annotated[bool, Arg(help="Use the policy with the best evaluation in training instead of the final one.")]
@@ -66,7 +66,7 @@ class Show:
     png: Annotated[str, Arg("FILE")] = ""
     """Also save a picture to this file."""
     all: bool = False
-    """Show every policy, in the order of its addition."""
+    """Show every policy, in the order they were added."""
     json: JsonFlag = False
 
     def __call__(self, console: Console) -> int:
@@ -119,7 +119,7 @@ class Verify:
         if bad or odd:
             out.print(verify_table(bad or odd))
         if not folder.is_sealed and folder.damage is None:
-            say(out, f"{folder.name} is unsealed: a version without manifests wrote it; `pcpg resume` seals it")
+            say(out, f"{folder.name} is unsealed (written by a version without manifests); `pcpg resume` seals it")
         state = f"{len(bad)} of {len(found)} files are damaged" if bad else f"intact ({len(found)} files)"
         files = [one._asdict() for one in found]
         result = {"run": folder.name, "whole": not bad, "sealed": folder.is_sealed, "files": files}
@@ -212,7 +212,7 @@ class Export:
 
     dir: Folder
     out: Annotated[str, Arg("DIR")] = "datasets"
-    """Folder of datasets; Minari finds them with MINARI_DATASETS_PATH set to it."""
+    """Folder of datasets; set MINARI_DATASETS_PATH to it so that Minari finds them."""
     id: str = ""
     """Dataset id; by default pcpg/ENV/POLICY-v0."""
     policy: Literal["cover", "final", "best", "kept"] | None = None
@@ -255,7 +255,7 @@ class Envs:
 
 
 def run_to_play(path: str, console: Console, episodes: int, trust: bool) -> "Run":
-    """The run in a folder, for so many episodes; a notice if it is not finished."""
+    """Open the run to play `episodes`; prints a notice if it is unfinished."""
     if episodes < 1:
         raise Mistake(f"episodes must be at least 1, got {episodes}")
     folder = RunFolder.open(path)
@@ -273,7 +273,7 @@ def run_to_play(path: str, console: Console, episodes: int, trust: bool) -> "Run
 
 
 def _check_parent(path: str, what: str) -> None:
-    """Refuse a file in a folder that does not exist, before any work."""
+    """Refuse, before any work, to write a file into a folder that does not exist."""
     if path and not is_folder(Path(path).resolve().parent):
         raise Mistake(f"cannot write the {what} {path}: the folder {Path(path).parent} does not exist")
 
@@ -292,7 +292,7 @@ class LookFlags:
 
 
 def look(arguments: list[str], console: Console) -> int:
-    """Look at the named environment; the exit code."""
+    """Look at the named environment; returns the exit code."""
     flags, options = parse_parts([Part(LookFlags), Part(dict, prefix="env")], arguments, "pcpg look")
     if flags.seed < 0:
         raise Mistake(f"seed must be at least 0, got {flags.seed}")

@@ -1,7 +1,7 @@
 """The command line: its commands, their help, and its error messages.
 
 Flags come from the fields of frozen dataclasses. With --json one JSON object goes to stdout and everything else to
-stderr. A user's mistake is one line on stderr. PCPG_TRACEBACK=1 shows the traceback of an error.
+stderr. Mistakes are reported in one line on stderr. PCPG_TRACEBACK=1 shows the traceback of an error.
 
     0    done                                    130  stopped by Ctrl-C, after the round or at once
     1    a run had to stop, or is corrupted      143  stopped by SIGTERM
@@ -69,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _silence() -> None:
-    """Drop unwritten output: Python flushes at exit and would complain."""
+    """Drop unwritten output, which Python would complain about when it flushes at exit."""
     null = os.open(os.devnull, os.O_WRONLY)
     for stream in (sys.stdout, sys.stderr):
         if reader_has_gone(stream) or stream is sys.stdout:
@@ -77,9 +77,11 @@ def _silence() -> None:
 
 
 def run_command(arguments: list[str], console: Console) -> int:
-    """Dispatch to a command; the exit code."""
+    """Dispatch to a command; returns the exit code."""
     if broken := [word for word in arguments if "\0" in word]:
         raise Mistake(f"an argument must not contain a NUL character, got {broken[0]!r}")
+    if arguments and arguments[0] in (*HELP, "help") and arguments[1:]:
+        arguments = [*arguments[1:], "--help"]  # pcpg help train
     if not arguments or arguments[0] in (*HELP, "help"):
         _print_help()
         return 0
@@ -139,18 +141,18 @@ class Command:
 
 
 class FreeCommand(Command):
-    """A command that reads its arguments itself, since its flags depend on the first; named as `module:function`."""
+    """A command that parses its own arguments, since its flags depend on the first one; named as `module:function`."""
 
     def run(self, name: str, arguments: list[str], console: Console) -> int:
         return _load(self.home)(arguments, console)
 
 
 class Group(Command):
-    """A command of commands, such as `pcpg reproduce lock`; a table named as `module:TABLE` has their classes."""
+    """A group of commands, such as `pcpg reproduce lock`; their classes are in a table named as `module:TABLE`."""
 
     @functools.cached_property
     def members(self) -> dict[str, str]:
-        """Its commands by name, loaded when one is asked for."""
+        """Its commands by name, loaded on demand."""
         return _load(self.home)
 
     def run(self, name: str, arguments: list[str], console: Console) -> int:
@@ -169,7 +171,7 @@ class Group(Command):
 
 
 class ExperimentGroup(Group):
-    """Experiments: commands, and claims, which know nothing of the command line."""
+    """The experiments: commands, and claims, which do not know the command line."""
 
     def execute(self, found: Any, arguments: list[str], program: str, console: Console) -> int:
         if isinstance(found, type):
@@ -180,7 +182,7 @@ class ExperimentGroup(Group):
 
 
 class TheoryGroup(Group):
-    """Commands that return a result and know how to show it."""
+    """Commands that return a result which can show itself."""
 
     def execute(self, found: Any, arguments: list[str], program: str, console: Console) -> int:
         command = parse(found, arguments, program)
@@ -211,7 +213,7 @@ COMMANDS: dict[str, Command] = {
     "show": Command("pcpg.cli.inspect:Show", "Show where the policies of a cover go: visits by grid cell."),
     "verify": Command("pcpg.cli.inspect:Verify", "Check a run folder for missing or corrupted files."),
     "report": Command("pcpg.cli.inspect:Report", "Write a report of one or more runs as an HTML page."),
-    "watch": Command("pcpg.cli.watch:Watch", "Show the report of a run in a browser while it goes on."),
+    "watch": Command("pcpg.cli.watch:Watch", "Show the report of a run in a browser while it trains."),
     "video": Command("pcpg.cli.inspect:Video", "Record episodes of a policy as a GIF or an MP4."),
     "export": Command("pcpg.cli.inspect:Export", "Save episodes of a run as a Minari dataset."),
     "look": FreeCommand("pcpg.cli.inspect:look", "Play random episodes and describe the environment."),

@@ -40,7 +40,7 @@ if typing.TYPE_CHECKING:
 
 
 def train(arguments: list[str], console: Console) -> int:
-    """Train as the arguments specify; flags depend on the environment and the algorithm; the exit code."""
+    """Train as the arguments say; returns the exit code. Flags depend on the environment and the algorithm."""
     here = Path.cwd()  # before an environment runs, which may change it
     with loading(console):
         from pcpg.envs.adapters.names import workers_on
@@ -128,7 +128,7 @@ class ExploitFlags:
 
 
 def exploit(arguments: list[str], console: Console) -> int:
-    """Train on the cover of the named run; the exit code."""
+    """Train on the cover of the named run; returns the exit code."""
     if arguments and arguments[0] in HELP:
         parse(ExploitFlags, arguments, "pcpg exploit")
     if not arguments or arguments[0].startswith("-"):
@@ -160,9 +160,9 @@ def exploit(arguments: list[str], console: Console) -> int:
 
 
 def start_in(out: str, config: "RunConfig", kind: str = "", here: Path | None = None) -> RunFolder:
-    """Start a run in the folder `out`, or in the first free one of runs/ENV-ALGO-1, -2, ... (or ENV-KIND-1, ...).
+    """Create a run in the folder `out`, or in the first free one of runs/ENV-ALGO-1, -2, ... (or ENV-KIND-1, ...).
 
-    Relative paths are those from `here`.
+    Relative paths start at `here`.
     """
     from pcpg.training.loop import start_run
 
@@ -179,9 +179,9 @@ def start_in(out: str, config: "RunConfig", kind: str = "", here: Path | None = 
 
 
 def train_folder(folder: RunFolder, console: Console, as_json: bool, loggers: Sequence[str] = (), **asked: Any) -> int:
-    """Train a run to its end with its progress on the screen, then show the result; the exit code.
+    """Train a run to its end, showing progress, then the result; returns the exit code.
 
-    `asked` goes to `train_run`: whether to trust the folder, whether to retry failed seeds.
+    `asked` is passed to `train_run`: whether to trust the folder and retry failed seeds.
     """
     folder.check_entries()
     with loading(console):
@@ -216,7 +216,7 @@ def train_folder(folder: RunFolder, console: Console, as_json: bool, loggers: Se
 
 
 def _tell_result(folder: RunFolder, trained: "Trained", console: Console, as_json: bool) -> int:
-    """Show the result of a run that has ended; the exit code."""
+    """Show the result of a finished run; returns the exit code."""
     summary = folder.read_summary()
     out = answer(console, as_json)
     out.print(result_table(folder))

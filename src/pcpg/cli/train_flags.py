@@ -42,11 +42,11 @@ HELP_ALL = "--help-all"
 
 @dataclasses.dataclass(frozen=True)
 class TrainFlags:
-    """The flags of `train` that every environment and algorithm has."""
+    """The flags of `train` shared by all environments and algorithms."""
 
     environment: Annotated[str, Arg("ENV", positional=True)] = ""
-    """Your own: FILE.py:NAME or MODULE:NAME, of a class or a function. From other libraries: gymnasium:ID,
-    bsuite:NAME, gymnax:NAME. Else an id; `pcpg envs` lists them with their options."""
+    """An id listed by `pcpg envs`; from other libraries gymnasium:ID, bsuite:NAME or gymnax:NAME; or your own class or
+    function as FILE.py:NAME or MODULE:NAME."""
     algo: str = "auto"
     """Algorithm."""
     seeds: int = 1
@@ -62,7 +62,7 @@ class TrainFlags:
     out: Annotated[str, Arg("DIR")] = ""
     """Run folder to create; by default a new one under runs/."""
     data: Annotated[str, Arg("FILE")] = ""
-    """Logged episodes with which a run begins that learns from all its data: an .npz file, or minari:ID."""
+    """Logged episodes to start from, for algorithms that keep all their data: an .npz file or minari:ID."""
     config: Annotated[str, Arg("FILE")] = ""
     """JSON or TOML file of settings, or the config.json of a run; flags override its entries."""
     trust: TrustFlag = False
@@ -97,7 +97,7 @@ class BonusFlag:
 
 
 class General(NamedTuple):
-    """The arguments that can be read before environment and algorithm are known."""
+    """What can be parsed before the environment and the algorithm are known."""
 
     flags: TrainFlags
     features: FeatureFlags
@@ -125,6 +125,7 @@ def read_train_flags(arguments: list[str], notice: Callable[[str], None]) -> tup
     """The checked configuration from the arguments of `train`, and the general flags."""
     wanted = {*HELP, HELP_ALL} & set(arguments)
     general = read_general([word for word in arguments if word not in wanted])
+    _check_positions(general)
     given = _given_config(general, notice, for_help=bool(wanted))
     parts = _parts(given)
     if wanted:
@@ -138,6 +139,15 @@ def read_train_flags(arguments: list[str], notice: Callable[[str], None]) -> tup
         feature_options=values.get("phi", given.feature_options),
     )
     return config.resolved(), general.flags
+
+
+def _check_positions(general: General) -> None:
+    """Refuse an algorithm that stands where no flag names it."""
+    from pcpg.algorithms import ALGORITHMS
+
+    for word in (general.flags.environment, *general.unknown):
+        if word in ALGORITHMS:
+            raise Mistake(f"{word!r} is an algorithm, which a flag names: pcpg train ENV --algo {word}")
 
 
 def _parts(given: "RunConfig") -> dict[str, Part]:
@@ -199,12 +209,12 @@ def _about(given: "RunConfig", parts: Mapping[str, Part], *, is_short: bool) -> 
 
 
 def _names(flags: Iterable[Flag]) -> list[str]:
-    """Flags as a short list has them: those of a part together."""
+    """Flags for a short list, one entry per group."""
     return [f"--{flag.path.split('.')[0]}.*" if "." in flag.path else flag.name for flag in flags]
 
 
 def _workers(flags: TrainFlags, given: "RunConfig") -> dict[str, object]:
-    """The number of workers, if it is given and the environment can use them."""
+    """The number of workers, if given; refused if the environment cannot use them."""
     from pcpg.envs.adapters.names import LOCAL, check_place, is_on_host
 
     check_place(flags.on)
@@ -220,7 +230,7 @@ def _workers(flags: TrainFlags, given: "RunConfig") -> dict[str, object]:
 
 
 def _given_config(general: General, notice: Callable[[str], None], *, for_help: bool) -> "RunConfig":
-    """The configuration of the file and the general flags, which say what other flags there are."""
+    """The configuration from the file and the general flags, which determine the other flags."""
     from pcpg.algorithms import taking_data
     from pcpg.envs.adapters.names import is_adapted
     from pcpg.run_config import RunConfig
@@ -273,7 +283,7 @@ def _limits(given: Mapping[str, object], flags: TrainFlags) -> "Limits":
 
 
 def _chosen(given: Json) -> Json:
-    """The algorithm and settings chosen by a look at the environment."""
+    """The algorithm and settings that `pcpg look` chooses for the environment."""
     from pcpg.budget import Limits
     from pcpg.run_config import chosen_by_a_look
 
@@ -282,7 +292,7 @@ def _chosen(given: Json) -> Json:
 
 
 def _check_trusted(given: Mapping[str, object], file: str | None) -> None:
-    """Refuse a file whose environment would import a module that nobody vouched for."""
+    """Refuse a file whose environment would import an untrusted module."""
     from pcpg.envs.adapters.names import outside_module
 
     options = given.get("env_options", {})
@@ -295,7 +305,7 @@ def _check_trusted(given: Mapping[str, object], file: str | None) -> None:
 
 
 def _environment_first(words: list[str]) -> list[str]:
-    """The words with ENV at their front, where it is the first known id after flags and not the value of --out."""
+    """The words with ENV moved to the front, if it is the first known id and not the value of --out."""
     from pcpg.envs.adapters.names import is_adapted
     from pcpg.envs.registry import spec
 
@@ -309,7 +319,7 @@ def _environment_first(words: list[str]) -> list[str]:
 
 
 def _read_config(path: Path) -> Json:
-    """A configuration file: a JSON object, the config.json of a run, or a TOML file with the same entries."""
+    """Reads a configuration file: a JSON object, the config.json of a run, or a TOML file with the same entries."""
     read, form = (tomllib.loads, "TOML") if path.suffix == ".toml" else (json.loads, "JSON")
     try:
         data = read(read_file(path).decode())

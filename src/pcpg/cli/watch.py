@@ -1,7 +1,7 @@
-"""`pcpg watch`: the report of a run that is going on, for a browser on this machine.
+"""`pcpg watch`: the report of a run in progress, for a browser on this machine.
 
-It serves what it renders and no file: the page, and a stamp that changes after each round, at which the page loads
-itself again. It is the page of `pcpg report`, so nothing that needs trust is imported.
+It serves no files, only the rendered page and a stamp that changes after each round; the page reloads when the stamp
+changes. The page is that of `pcpg report`, so nothing untrusted is imported.
 """
 
 import dataclasses
@@ -25,7 +25,7 @@ from pcpg.training.display import say
 
 HERE = "127.0.0.1"
 SECONDS = 2
-"""Between two looks of a page at the stamp."""
+"""Time between two checks of the stamp."""
 RENEW = f"""<script>
 (() => {{
   const shown = STAMP;
@@ -44,7 +44,7 @@ POLICY = f"default-src 'none'; style-src {INLINE}; script-src {INLINE}; img-src 
 
 @dataclasses.dataclass(frozen=True)
 class Watch:
-    """Show the report of a run in a browser on this machine, renewed after each round; Ctrl-C ends it."""
+    """Show the report of a run in a browser on this machine, updated after each round; Ctrl-C stops it."""
 
     dir: Folder
     port: Annotated[int, Arg("INT")] = 8765
@@ -69,7 +69,7 @@ class Watch:
 
 
 def serving(path: Path, port: int) -> ThreadingHTTPServer:
-    """A server of the report of a run, bound to this machine alone."""
+    """Serves the report of a run on the loopback address only."""
     page = Page(path)
 
     class Handler(BaseHTTPRequestHandler):
@@ -77,7 +77,7 @@ def serving(path: Path, port: int) -> ThreadingHTTPServer:
 
         def do_GET(self) -> None:
             asked: dict[str, Callable[[], str]] = {"/": page.text, "/stamp": page.stamp}
-            # Another site may give its own name this address, and would then read what only this machine should.
+            # DNS rebinding: another site may point its own name at this address to read the report.
             name = self.headers.get("Host", "").rpartition(":")[0]
             if name not in (HERE, "localhost"):
                 self.send_error(HTTPStatus.FORBIDDEN)
@@ -96,7 +96,7 @@ def serving(path: Path, port: int) -> ThreadingHTTPServer:
             self.wfile.write(body)
 
         def log_message(self, format: str, *args: object) -> None:
-            """Say nothing: the terminal may be training's."""
+            """No output: a training run may use the same terminal."""
 
     try:
         return Server((HERE, port), Handler)
@@ -107,7 +107,7 @@ def serving(path: Path, port: int) -> ThreadingHTTPServer:
 
 
 class Server(ThreadingHTTPServer):
-    """A server that a browser may leave before it has its answer."""
+    """A server that ignores a browser closing the connection early."""
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         if not isinstance(sys.exception(), OSError):
@@ -115,7 +115,7 @@ class Server(ThreadingHTTPServer):
 
 
 class Page:
-    """The report of a run as it is now; rendered once for each stamp."""
+    """The current report of a run, rendered once per stamp."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -123,7 +123,7 @@ class Page:
         self.lock = threading.Lock()
 
     def stamp(self) -> str:
-        """What changes whenever a round is over, or the run."""
+        """Changes when a round or the run ends."""
         names = ("metrics.jsonl", "manifest.json", "summary.json", "config.json")
         found = [path.stat() for name in names if (path := self.path / name).exists()]
         return " ".join(f"{one.st_mtime_ns}:{one.st_size}" for one in found)
@@ -139,7 +139,7 @@ class Page:
             if self.rendered[0] != stamp:
                 try:
                     text = render([read_run(self.path)], portraits([self.path]))
-                except (RunError, ValueError) as error:  # between two files of a round, or damaged
+                except (RunError, ValueError) as error:  # read between two writes of a round, or damaged
                     text = f"<!DOCTYPE html><title>pcpg</title><body><p>{html.escape(str(error))}</p></body></html>"
                 self.rendered = (stamp, text.replace("</body>", f"{RENEW.replace('STAMP', json.dumps(stamp))}</body>"))
             return self.rendered[1]

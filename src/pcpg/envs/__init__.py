@@ -1,6 +1,6 @@
-"""Environments: the protocol, the environments of the library, and how to name and check them.
+"""Environments: the protocol, the built-in environments, and their names and checks.
 
-Gymnasium is not imported here; `pcpg.envs.gymnasium_bridge` is the way to it.
+Gymnasium is not imported here; `pcpg.envs.gymnasium_bridge` connects to it.
 """
 
 from pcpg.envs.chain import Chain

@@ -3,9 +3,9 @@
     from pcpg.envs import check_environment
     check_environment(MyEnvironment())
 
-It plays random actions and raises ContractError at the first thing that would go wrong inside a compiled
-program, or go wrong silently: a state that changes its type, a result that depends on more than its
-arguments, an episode that never ends, a last observation that is lost.
+It plays random actions and raises ContractError for the first problem that would break a compiled program or go
+unnoticed: a state that changes its type, a result that depends on more than its arguments, an episode that never
+ends, a final observation that is lost.
 """
 
 import dataclasses
@@ -31,7 +31,7 @@ class ContractError(AssertionError):
 
 
 class _Keys(NamedTuple):
-    """The data of a key and of its two halves, as plain numbers: each key is used several times, on purpose."""
+    """The data of a key and its two halves as plain numbers, since each key is reused on purpose."""
 
     whole: np.ndarray
     move: np.ndarray
@@ -39,14 +39,14 @@ class _Keys(NamedTuple):
 
 
 class _Single(NamedTuple):
-    """What `transition` and `reset` give with the two halves of a key."""
+    """The results of `transition` and `reset` with the two halves of a key."""
 
     moved: Step
     restarted: tuple[jax.Array, object]
 
 
 class _Round(NamedTuple):
-    """The same decision by `transition` and by `step`, and the cell it led to."""
+    """The same decision by `transition` and by `step`, and the resulting cell."""
 
     single: _Single
     stepped: Step
@@ -58,8 +58,8 @@ def check_environment(env: Any, *, seed: int = 0, num_steps: int = 200) -> None:
 
     Args:
         env: A Gymnasium environment, its class or a function that makes one; or an `Environment`.
-        seed: Of its instance and of the play.
-        num_steps: Decisions to play; one whole episode where `max_steps` is more.
+        seed: Seed of the instance and of the play.
+        num_steps: Decisions to play; at least one whole episode.
 
     Raises:
         ContractError: At the first violation, which the message describes.
@@ -105,7 +105,7 @@ def _check_definition(env: AnyEnvironment) -> None:
 
 
 def _check_instance(env: AnyEnvironment, seed: int) -> object:
-    """The parameters travel between host, programs and files, and seeds are stacked along a leading axis."""
+    """Parameters move between host, programs and files, and are stacked over seeds along a leading axis."""
     params, again, other = env.instance(seed), env.instance(seed), env.instance(seed + 1)
     for leaf in jax.tree.leaves(params):
         array = isinstance(leaf, (np.ndarray, np.generic, jax.Array))
@@ -121,7 +121,7 @@ def _check_instance(env: AnyEnvironment, seed: int) -> object:
 
 
 def _check_types(env: AnyEnvironment, params: object, seed: int) -> None:
-    """Structures, shapes and dtypes are fixed by the trace of a function: one trace checks every step."""
+    """A trace fixes structures, shapes and dtypes, so one trace checks every step."""
     key, action = jax.random.key(seed), _sample(env.action_space, np.random.default_rng(seed))
     started = _traced("reset", env.reset, key, params)
     _require(isinstance(started, tuple) and len(started) == 2, "reset must return (observation, state)")
@@ -151,13 +151,13 @@ def _check_types(env: AnyEnvironment, params: object, seed: int) -> None:
 def _check_observation_type(space: Space, observation: Any, source: str) -> None:
     right = getattr(observation, "shape", None) == space.shape and observation.dtype == space.dtype
     _require(right, f"{source}: the observation must be {space.dtype}{list(space.shape)}, got {observation}")
-    # What is weakly typed loses that when it is saved and loaded, and costs a second compilation.
+    # Weak types are lost on saving and loading, which costs a second compilation.
     weak = getattr(observation, "weak_type", False)
     _require(not weak, f"{source}: the observation is weakly typed: set an explicit dtype when creating it")
 
 
 def _check_rounds(env: AnyEnvironment, params: object, seed: int, num_steps: int) -> None:
-    """Play `num_steps` random decisions, the first ones again side by side, and check what came out."""
+    """Play `num_steps` random decisions, the first ones again in parallel, and check the results."""
     rng = np.random.default_rng(seed)
     keys = _keys(seed, num_steps + 1)
     start, play = jax.jit(_starter(env)), jax.jit(_player(env))
@@ -218,10 +218,10 @@ def _cell(env: AnyEnvironment, state: object) -> jax.Array:
 
 
 def _check_repeated(env: AnyEnvironment, params: object, inputs: list[tuple], results: list[_Single]) -> None:
-    """Many environments side by side must give what each gives alone.
+    """Parallel environments must give the same results as single ones.
 
-    A second trace also finds what the first one has frozen: a draw from NumPy, a clock, a counter. Only where
-    the results differ, a third one tells which of the two it was.
+    A second trace also detects values frozen by the first one: a NumPy draw, a clock, a counter. If the results differ,
+    a third trace tells the two causes apart.
     """
     alone = jax.tree.map(stacked, *results)
     try:
@@ -262,7 +262,7 @@ def _check_place(env: AnyEnvironment, observation: jax.Array, cell: jax.Array, a
 
 
 def _traced(name: str, function: Callable[..., object], *arguments: object) -> Any:
-    """The types of the results of a function; what cannot be traced cannot be compiled."""
+    """The types of the results of a function; raises if it cannot be traced and so not compiled."""
     try:
         return jax.eval_shape(lambda *values: function(*values), *arguments)
     except Exception as error:
@@ -299,7 +299,7 @@ def is_key(leaf: Any) -> bool:
 
 
 def unused(tree: Any) -> Any:
-    """The pytree with its keys marked as not yet used, for a program that means to use them twice."""
+    """The pytree with its keys marked as unused, for a program that reuses them on purpose."""
     return jax.tree.map(lambda leaf: jax.random.clone(leaf) if is_key(leaf) else leaf, tree)
 
 
@@ -314,7 +314,7 @@ def stacked(*leaves: Any) -> Any:
 
 
 def same(left: Any, right: Any) -> bool:
-    """Whether two pytrees agree; in real numbers up to rounding, which differs between programs."""
+    """Whether two pytrees agree, up to rounding, which differs between programs."""
 
     def agree(a: Any, b: Any) -> bool:
         a, b = _numbers(a), _numbers(b)

@@ -1,4 +1,4 @@
-"""Pictures of states for people, drawn with Pillow: cells of a grid, and what an environment draws itself."""
+"""Pictures of states, drawn with Pillow: the cells of a grid, and helpers for custom drawings."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ PAPER: Colour = (238, 240, 242)
 WALL: Colour = (66, 72, 78)
 AGENT: Colour = (210, 90, 20)
 STACKED = 12
-"""Columns from which on the panels of a grid lie one below the other."""
+"""From this number of columns on, the panels of a grid are stacked vertically."""
 
 
 def canvas(width: int, height: int) -> tuple[Any, Any]:
@@ -26,7 +26,7 @@ def canvas(width: int, height: int) -> tuple[Any, Any]:
 
 
 def font(size: int) -> Any:
-    """The letters that Pillow brings."""
+    """Pillow's built-in font."""
     from PIL import ImageFont
 
     return ImageFont.load_default(size)

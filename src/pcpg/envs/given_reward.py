@@ -1,4 +1,4 @@
-"""An environment with a reward of the user's own in place of its reward; everything else stays."""
+"""An environment with the user's own reward in place of its reward."""
 
 import dataclasses
 import hashlib
@@ -11,22 +11,21 @@ import jax.numpy as jnp
 import numpy as np
 
 from pcpg.envs.host import HostEnvironment
-from pcpg.envs.protocol import CellGrid, Environment, Step
-from pcpg.envs.spaces import Space
+from pcpg.envs.protocol import Described, Environment, Step
 
 Reward = Callable[..., Any]
-"""From observation and action, and the next observation where it takes three arguments, to a number."""
+"""A function of the observation, the action and, with three arguments, the next observation; returns a number."""
 
 
 class GivenRewardState(NamedTuple):
-    """The state of the environment and the observation of it, which the reward is a function of."""
+    """The state of the environment and its observation, on which the reward depends."""
 
     inner: Environment
     observation: jax.Array
 
 
 @dataclasses.dataclass(frozen=True)
-class GivenReward(Environment[object, GivenRewardState]):
+class GivenReward(Described[object, GivenRewardState]):
     """The environment `inner`, paying `reward(observation, action[, next_observation])` for each decision."""
 
     inner: Environment
@@ -38,24 +37,8 @@ class GivenReward(Environment[object, GivenRewardState]):
         _reward_jaxpr(self)
 
     @property
-    def observation_space(self) -> Space:
-        return self.inner.observation_space
-
-    @property
-    def action_space(self) -> Space:
-        return self.inner.action_space
-
-    @property
-    def max_steps(self) -> int:
-        return self.inner.max_steps
-
-    @property
-    def tasks(self) -> int:
-        return self.inner.tasks
-
-    @property
-    def cells(self) -> CellGrid | None:
-        return self.inner.cells
+    def about(self) -> Environment:
+        return self.inner
 
     @property
     def evaluation_env(self) -> "GivenReward":
@@ -94,7 +77,7 @@ class GivenReward(Environment[object, GivenRewardState]):
 
 
 def num_arguments(reward: Reward) -> int:
-    """How many of observation, action and next observation a reward takes: 2 or 3."""
+    """The number of arguments that a reward takes: 2 or 3."""
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     parameters = inspect.signature(reward).parameters.values()
     count = sum(p.kind in kinds and p.default is p.empty for p in parameters)
@@ -106,12 +89,12 @@ def num_arguments(reward: Reward) -> int:
 
 
 def reward_name(reward: Reward) -> str:
-    """How a reward is called in messages and in the config of a run."""
+    """The name of a reward in messages and in the config of a run."""
     return getattr(reward, "__qualname__", type(reward).__qualname__)
 
 
 def fingerprint(env: GivenReward) -> str:
-    """A hash of what the reward computes: of its traced program with the arrays in it."""
+    """A hash of the traced program of the reward, including its arrays."""
     traced = _reward_jaxpr(env)
     digest = hashlib.sha256(str(traced.jaxpr).encode())
     for constant in traced.consts:
@@ -120,7 +103,7 @@ def fingerprint(env: GivenReward) -> str:
 
 
 def _reward_jaxpr(env: GivenReward) -> Any:
-    """The traced program of the reward; refuses one that cannot be compiled or does not give one number."""
+    """The traced program of the reward; refuses rewards that cannot be compiled or do not return one number."""
     name = reward_name(env.reward)
     observation = jax.ShapeDtypeStruct(env.observation_space.shape, env.observation_space.dtype)
     action = jax.ShapeDtypeStruct(env.action_space.shape, env.action_space.dtype)

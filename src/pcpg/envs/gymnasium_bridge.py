@@ -1,4 +1,4 @@
-"""The functional environments as Gymnasium environments, for everybody's Python loops.
+"""The functional environments as Gymnasium environments, for plain Python loops.
 
     import gymnasium
     import pcpg.envs.gymnasium_bridge  # registers "pcpg/CombinationLock-v0" and the others
@@ -27,7 +27,7 @@ AnyEnvironment = Environment
 
 
 class _Moved(NamedTuple):
-    """What comes out of a compiled move: few arrays, since handing one over costs as much as the move."""
+    """The result of a compiled step: few arrays, since returning one costs as much as the step."""
 
     key: jax.Array  # key data of the next key, so that no key is split or wrapped in Python
     state: object
@@ -37,7 +37,7 @@ class _Moved(NamedTuple):
 
 
 class _Programs(NamedTuple):
-    """The compiled moves of an environment."""
+    """The compiled reset and step of an environment."""
 
     reset: Callable[[jax.Array, object], tuple[jax.Array, object, jax.Array]]
     step: Callable[[jax.Array, object, object, object], _Moved]
@@ -45,7 +45,7 @@ class _Programs(NamedTuple):
 
 @functools.lru_cache(maxsize=256)
 def _programs(env: AnyEnvironment) -> _Programs:
-    """The compiled moves of an environment: one compilation for all instances with the same options."""
+    """The compiled reset and step, shared by all instances with the same options."""
 
     def reset(data: jax.Array, params: object) -> tuple[jax.Array, object, jax.Array]:
         key, key_reset = jax.random.split(jax.random.wrap_key_data(data))
@@ -62,7 +62,7 @@ def _programs(env: AnyEnvironment) -> _Programs:
 
 
 def _host() -> Any:
-    """The device to step on: one small step at a time is faster on the host than on any accelerator."""
+    """The device to step on: single small steps are faster on the CPU than on any accelerator."""
     try:
         return jax.devices("cpu")[0]
     except RuntimeError:  # JAX was told to use an accelerator and nothing else
@@ -100,7 +100,7 @@ class FunctionalEnv(gymnasium.Env):
         return self._params
 
     def reset(self, *, seed: int | None = None, options: object = None) -> tuple[Any, dict[str, object]]:
-        """Start an episode: the first observation, and no information."""
+        """Start an episode; returns the first observation and an empty info."""
         super().reset(seed=seed)
         del options
         key = self._key
@@ -112,7 +112,7 @@ class FunctionalEnv(gymnasium.Env):
         return self._to_host(observation), {}
 
     def step(self, action: object) -> tuple[Any, float, bool, bool, dict[str, object]]:
-        """Take one decision; after the end of an episode a reset is due."""
+        """Take one step; after the end of an episode, call reset first."""
         if self._state is None or self._key is None:
             raise gymnasium.error.ResetNeeded("call reset() before step(), at the start and after every episode")
         moved = self._programs.step(self._key, self._state, self._checked(action), self._params)
@@ -131,7 +131,7 @@ class FunctionalEnv(gymnasium.Env):
         return self.functional.render(self._params, self._shown)
 
     def _checked(self, action: object) -> np.ndarray:
-        """The action as an array of the space; a real one may lie out of bounds, as is the custom there."""
+        """The action as an array of the space; real actions may lie out of bounds, as is usual in Gymnasium."""
         space = self.functional.action_space
         value = np.asarray(action)
         if isinstance(space, Discrete | MultiDiscrete):
@@ -145,7 +145,7 @@ class FunctionalEnv(gymnasium.Env):
         return value.astype(np.float32)
 
     def _to_host(self, observation: jax.Array) -> object:
-        """A copy that the user may write to; the view that JAX gives is read-only."""
+        """A writable copy, since JAX's view is read-only."""
         if isinstance(self.functional.observation_space, Discrete):
             return np.int64(observation)
         return np.array(observation)
@@ -165,12 +165,12 @@ def to_gymnasium_space(space: Space) -> gymnasium.Space:
 def make_functional(
     env_id: str, *, instance_seed: int = 0, render_mode: str | None = None, **options: object
 ) -> FunctionalEnv:
-    """The Gymnasium form of a registered environment; what `gymnasium.make` calls."""
+    """The entry point of a registered environment for `gymnasium.make`."""
     return FunctionalEnv(registry.make(env_id, **options), instance_seed=instance_seed, render_mode=render_mode)
 
 
 def register_all() -> None:
-    """Register every environment of the registry with Gymnasium, as "pcpg/<id>"; those known already stay."""
+    """Register every environment of the registry with Gymnasium, as "pcpg/<id>", unless already registered."""
     for spec in registry.spec():
         name = f"{NAMESPACE}/{spec.id}"
         if name not in gymnasium.registry:

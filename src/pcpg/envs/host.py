@@ -1,8 +1,8 @@
 """Environments on the host: Python objects, stepped one call at a time.
 
-The functional protocol (protocol.py) compiles whole episodes; here only acting and learning can be compiled. What the
-agents ask of an environment is the same: spaces, the length of an episode, an instance for each seed. Episodes are
-played by `Players`, a fixed number of environments in parallel, each from a seed of its own.
+The functional protocol (protocol.py) compiles whole episodes; here only acting and learning can be compiled. To the
+agents both look the same: spaces, the length of an episode, an instance for each seed. `Players` play the episodes: a
+fixed number of parallel environments, each with its own seed.
 """
 
 import abc
@@ -15,7 +15,7 @@ import jax
 import numpy as np
 
 from pcpg.envs.protocol import Environment, Step
-from pcpg.envs.spaces import Space
+from pcpg.envs.spaces import Box, Space
 
 if TYPE_CHECKING:
     import gymnasium
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class EnvironmentFailed(RuntimeError):
-    """An environment raised, died or did not answer; the message says where, so it can be reproduced."""
+    """An environment raised, died or did not answer; the message says where, to reproduce it."""
 
     def __init__(self, cause: str, where: dict[str, int] | None = None) -> None:
         super().__init__(cause, where)
@@ -37,7 +37,7 @@ class EnvironmentFailed(RuntimeError):
 
 @contextmanager
 def locating(**where: int) -> Iterator[None]:
-    """A context that adds its place (seed, round, update) to failures of environments."""
+    """Inside, failures of environments name this place (seed, round, update)."""
     try:
         yield
     except EnvironmentFailed as error:
@@ -48,7 +48,7 @@ def locating(**where: int) -> Iterator[None]:
 
 @contextmanager
 def guarded(players: object) -> Iterator[None]:
-    """An exception of an environment in here says in which episode and at which step it came."""
+    """Inside, an exception of an environment names its episode and step."""
     try:
         yield
     except EnvironmentFailed as error:
@@ -59,12 +59,14 @@ def guarded(players: object) -> Iterator[None]:
 
 
 FAR = 100.0
-"""Widths of its space by which an observation may lie outside: an entry that is further off is a mistake."""
+"""How far, in widths of the space, an observation may lie outside it; beyond, it counts as a mistake."""
 
 
 def unsound(env: Environment, observations: np.ndarray) -> np.ndarray:
     """Which entries of observations [..., *shape] are not finite or lie far outside their space."""
-    low, high = getattr(env, "bounds", None) or (-np.inf, np.inf)
+    space = env.observation_space
+    own = (space.low, space.high) if isinstance(space, Box) and not isinstance(env, HostEnvironment) else None
+    low, high = getattr(env, "bounds", own) or (-np.inf, np.inf)
     with np.errstate(invalid="ignore", over="ignore"):
         width = FAR * np.subtract(high, low)
         return ~np.isfinite(observations) | (observations < low - width) | (observations > high + width)
@@ -92,7 +94,7 @@ class Moved(NamedTuple):
 
 @runtime_checkable
 class Players(Protocol):
-    """Some environments in parallel; a wave of episodes starts together and is played to the end."""
+    """Parallel environments; a wave of episodes starts together and is played to the end."""
 
     @property
     def count(self) -> int:
@@ -110,17 +112,17 @@ class Players(Protocol):
 
 @runtime_checkable
 class EpisodePlayers(Players, Protocol):
-    """Players that play whole episodes, each by one worker."""
+    """Players whose workers play whole episodes."""
 
     def play(self, perform: Callable[[Players, Any, Any], Any], shared: object, tasks: Sequence[object]) -> list[Any]:
-        """What `perform(player, shared, task)` gives for each task, in the order of the tasks, whoever played which."""
+        """The results of `perform(player, shared, task)` in the order of the tasks."""
         ...
 
 
 class HostEnvironment(Environment[tuple[()], Any]):
-    """Base of the environments that are stepped on the host; subclasses are frozen dataclasses.
+    """Base of environments stepped on the host; subclasses are frozen dataclasses.
 
-    Observations are vectors or images as networks see them, and actions as policies give them.
+    Observations are in the form that networks see, actions in the form that policies output.
     """
 
     @property
@@ -131,11 +133,11 @@ class HostEnvironment(Environment[tuple[()], Any]):
     @property
     @abc.abstractmethod
     def declared_spaces(self) -> dict[str, "gymnasium.Space"]:
-        """Its spaces "observation" and "action" as Gymnasium has them, for the files of a run."""
+        """The spaces "observation" and "action" in Gymnasium's form, for the files of a run."""
 
     @functools.cached_property
     def coders(self) -> "tuple[Observations, Actions]":
-        """How observations become what networks see, and actions of policies what the environment takes."""
+        """The conversions of observations for networks and of actions for the environment."""
         from pcpg.envs.adapters.spaces import actions_of, observations_of
 
         return observations_of(self.declared_spaces["observation"]), actions_of(self.declared_spaces["action"])
@@ -149,24 +151,24 @@ class HostEnvironment(Environment[tuple[()], Any]):
         return self.coders[1].space
 
     def encode(self, observation: object) -> np.ndarray:
-        """An observation as the environment gives it, as networks see it."""
+        """Convert the environment's observation to the form that networks see."""
         return self.coders[0].encode(observation)
 
     def decode(self, action: np.ndarray) -> object:
-        """An action as a policy gives it, as the environment takes it."""
+        """Convert a policy's action to the form that the environment takes."""
         return self.coders[1].decode(np.asarray(action)[None])[0]
 
     def close(self) -> None:
-        """Close the environments that play, with their processes; they are created again on demand."""
+        """Close the environments and their processes; they are recreated on demand."""
 
     @property
     def single_observation(self) -> Any:
-        """The space of one observation as the environment gives it."""
+        """The space of one observation in the environment's form."""
         return self.declared_spaces["observation"]
 
     @property
     def bounds(self) -> tuple[np.ndarray, np.ndarray] | None:
-        """The least and the largest observation, entry by entry, where it is a vector and they are known."""
+        """The smallest and largest value of each entry of a vector observation, if known."""
         return None
 
     @property
@@ -175,7 +177,7 @@ class HostEnvironment(Environment[tuple[()], Any]):
         return self.coders[0].notices
 
     def instance(self, seed: int) -> tuple[()]:
-        """Nothing: what differs between episodes follows from their seeds."""
+        """Nothing: episodes differ only by their seeds."""
         del seed
         return ()
 

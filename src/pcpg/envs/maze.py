@@ -82,7 +82,7 @@ class Maze(Environment[MazeParams, MazeState]):
         return self.steps
 
     def instance(self, seed: int) -> MazeParams:
-        """The maze with this seed, and the goal where one was asked for."""
+        """The maze with this seed, and its goal if one is set."""
         maze = self.dynamics_seed(seed)
         is_open, root = carve(np.random.default_rng(maze), self.size)
         background = np.zeros((self.size, self.size, 3), np.uint8)
@@ -107,7 +107,7 @@ class Maze(Environment[MazeParams, MazeState]):
         return self.goal is None and not self.goals
 
     def with_goal(self, params: MazeParams, goal: Cell | None) -> MazeParams:
-        """The same maze with another goal, an open cell that is not the start, or with none."""
+        """The same maze with another goal, which must be an open cell other than the start, or without a goal."""
         if goal is None:
             return params._replace(goal=np.asarray(NO_GOAL, np.int32))
         row, column = goal
@@ -169,11 +169,11 @@ class Maze(Environment[MazeParams, MazeState]):
         return state.cell
 
     def state_index(self, state: MazeState) -> jax.Array:
-        """The number of a state in the exact model, its cell: the time is not in the model."""
+        """The number of a state in the exact model: its cell, without the time."""
         return state.cell
 
     def all_states(self) -> MazeState:
-        """The agent at each cell in turn, walls included (it cannot leave those)."""
+        """The agent at each cell in turn, including walls, which it cannot leave."""
         cells = np.arange(self.size * self.size, dtype=np.int32)
         return MazeState(jnp.asarray(cells), jnp.zeros(cells.shape, jnp.int32))
 
@@ -193,7 +193,7 @@ class Maze(Environment[MazeParams, MazeState]):
         return np.asarray(params.background)[0::3] == 0
 
     def reachable_cells(self, params: MazeParams) -> np.ndarray:
-        """The open cells: they form a tree, so each can be reached."""
+        """The open cells, all reachable since they form a tree."""
         return self.open_cells(params)
 
     def distances(self, params: MazeParams) -> np.ndarray:
@@ -211,7 +211,7 @@ class Maze(Environment[MazeParams, MazeState]):
         return distance
 
     def render(self, params: MazeParams, state: MazeState, scale: int = 16) -> np.ndarray:
-        """A picture for people, uint8 [size * scale, size * scale, 3]: agent green, goal red, walls dark."""
+        """A picture, uint8 [size * scale, size * scale, 3]: agent green, goal red, walls dark."""
         picture = np.where(self.open_cells(params)[:, None], (255, 255, 255), (51, 51, 51)).astype(np.uint8)
         if params.goal >= 0:
             picture[int(params.goal)] = (200, 30, 30)
@@ -233,16 +233,16 @@ def read_cell(cell: Cell | list[int] | str) -> Cell:
 
 
 def _whole(part: object) -> Any:
-    """An integer of Python's own where the part is one of NumPy's or the text of one."""
+    """A Python integer from an integer of NumPy's, or from text."""
     if isinstance(part, str) and part.removeprefix("-").isdecimal():
         return int(part)
     return int(part) if isinstance(part, np.integer) else part
 
 
 def draw_goals(distances: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
-    """`count` different open cells but the start, int32, nearest first: one from each of as many bands of distance.
+    """`count` distinct open cells except the start, int32, nearest first: one from each of `count` bands of distance.
 
-    The bands hold equally many cells, as far as that comes out, so the cells are spread as those of the maze are.
+    The bands hold equal numbers of cells, up to rounding, so the goals are spread like the cells of the maze.
     """
     cells = np.flatnonzero(distances > 0)
     if count > len(cells):
@@ -271,7 +271,7 @@ def carve(rng: np.random.Generator, size: int) -> tuple[np.ndarray, Cell]:
 
 
 def _ways_on(stack: list[Cell]) -> list[Cell]:
-    """The directions in which the stack may grow: straight on where its last step turned, else any."""
+    """The directions in which the stack may grow: straight on if its last step turned, otherwise any."""
     directions = list(MOVES[:4])
     if len(stack) < 3:
         return directions

@@ -1,8 +1,8 @@
-"""Small mechanical worlds in which no observation ever comes again: a point mass in a box, an arm, a cart with a pole.
+"""Small mechanical worlds whose observations never repeat: a point mass in a box, an arm, a cart with a pole.
 
-Each is a position and a velocity that real actions in [-1, 1] push, in float32 and without noise but for the start.
-The reward is a function of the observation after the move, so that data can be relabelled for another task, and is
-never met by random play in the first thousands of steps: these are worlds for exploration.
+Actions in [-1, 1] push a position and a velocity, in float32 and without noise except in the start. The reward is a
+function of the observation after the move, so data can be relabelled for another task. Random play does not meet it in
+the first thousands of steps: these worlds need exploration.
 """
 
 import abc
@@ -22,14 +22,14 @@ GOALS = 2  # the stream of random numbers from which goals are drawn
 
 
 class Target(NamedTuple):
-    """Where reward is paid."""
+    """The place of the reward."""
 
     place: np.ndarray | jax.Array  # float32
     radius: np.ndarray | jax.Array  # float32; below 0 where there is no reward
 
 
 class Moving(NamedTuple):
-    """Where everything is, how fast it moves, and how many moves were made."""
+    """Positions, velocities, and the number of moves."""
 
     position: jax.Array  # float32[k]
     velocity: jax.Array  # float32[k]
@@ -38,7 +38,7 @@ class Moving(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Mechanical(Environment[Target, Moving]):
-    """What the worlds share: episodes of `steps`, a reward that is a function of what is seen, and a plane of cells."""
+    """Base of these worlds: episodes of `steps`, a reward computed from the observation, and a plane of cells."""
 
     steps: int = 200
     """Steps after which an episode is truncated."""
@@ -62,15 +62,15 @@ class Mechanical(Environment[Target, Moving]):
 
     @abc.abstractmethod
     def seen(self, position: jax.Array, velocity: jax.Array) -> jax.Array:
-        """The vector that is observed."""
+        """The observed vector."""
 
     @abc.abstractmethod
     def at_target(self, target: Target, seen: Any) -> jax.Array:
-        """Whether reward is paid for what is seen, [..., size of an observation] -> [...]."""
+        """Whether an observation earns reward, [..., size of an observation] -> [...]."""
 
     @abc.abstractmethod
     def plane(self, position: jax.Array, velocity: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Two numbers in [-1, 1] that tell most of where everything is, for pictures."""
+        """Two numbers in [-1, 1] that summarise the position, for pictures."""
 
     @property
     def max_steps(self) -> int:
@@ -81,7 +81,7 @@ class Mechanical(Environment[Target, Moving]):
         return Box(-1.0, 1.0, (self.size,))
 
     def observe(self, state: Moving) -> jax.Array:
-        """What a policy sees of a state."""
+        """The observation of a state."""
         return self.seen(state.position, state.velocity)
 
     def reset(self, key: jax.Array, params: Target) -> tuple[jax.Array, Moving]:
@@ -136,9 +136,9 @@ class PointMass(Mechanical):
     picture: bool = False
     """Whether an observation is a picture of 48 x 48: the mass now, the mass a step before, the wall."""
     reward: bool = dataclasses.field(default=True, compare=False)
-    """Whether the far corner pays; without it there is nothing to do but explore."""
+    """Whether the far corner pays; without it the box is reward-free."""
     goals: int = dataclasses.field(default=0, compare=False)
-    """Number of goals all over the box: seed s is box s // goals with goal number s % goals."""
+    """Number of goals spread over the box: seed s is box s // goals with goal number s % goals."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

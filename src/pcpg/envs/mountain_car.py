@@ -1,9 +1,8 @@
 """MountainCarContinuous-v0 of Gymnasium as a pure function, in float32.
 
 A car in a valley, too weak to drive straight up, must swing to reach the flag on the right. Observation:
-position and velocity. Action: a force, of which the engine uses what lies in [-1, 1]; the reward charges
-0.1 force^2 a step for the force asked for, as Gymnasium does, and gives 100 at the flag, where the episode
-terminates.
+position and velocity. Action: a force, which the engine clips to [-1, 1]; as in Gymnasium, the reward is
+-0.1 force^2 per step for the requested force, and 100 at the flag, where the episode terminates.
 """
 
 import dataclasses
@@ -122,7 +121,7 @@ class MountainCarContinuous(Environment[MountainCarParams, MountainCarState]):
         return draw_valley(float(state.position))
 
     def examples(self, rng: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarray]:
-        """Observations [count, 2] and actions [count, 1] drawn evenly over all there are."""
+        """Observations [count, 2] and actions [count, 1], drawn uniformly from their spaces."""
         high = np.asarray([MAX_POSITION, MAX_SPEED])
         observations = rng.uniform((MIN_POSITION, -MAX_SPEED), high, (count, 2))
         return observations.astype(np.float32), rng.uniform(-1, 1, (count, 1)).astype(np.float32)

@@ -1,6 +1,6 @@
 """Options of environments: the arguments of a constructor, and clear errors for invalid ones.
 
-Functions by name: a user's own, which make environments, feature maps and networks, and the library's, in tables.
+Also functions by name: the user's own, which make environments, feature maps and networks, and the library's.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ class InvalidOption(ValueError):
 
 
 class NoTimeLimit(InvalidOption):
-    """An environment without a time limit, and none was given."""
+    """The environment has no time limit, and none was given."""
 
 
 class Option(NamedTuple):
@@ -40,11 +40,11 @@ class Option(NamedTuple):
 
 
 MOST = 10_000_000
-"""The largest number that an option can mean: beyond it, arrays of that size are asked for by mistake."""
+"""The largest value of an option; larger ones are mistakes that would ask for arrays of that size."""
 
 
 def require_int(name: str, value: object, *, minimum: int, maximum: int = MOST) -> None:
-    """Raise a ValueError that names the value, unless it is an integer between `minimum` and `maximum`."""
+    """Raise a ValueError unless the value is an integer between `minimum` and `maximum`."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise ValueError(f"{name} must be an integer, got {value!r}")
     if value < minimum:
@@ -67,7 +67,7 @@ def options_of(constructor: Callable[..., Any]) -> tuple[Option, ...]:
 
 
 def check_options(owner: str, constructor: Callable[..., object], given: Mapping[str, object]) -> None:
-    """Raise InvalidOption where an option is unknown, of the wrong type, or required and missing."""
+    """Raise InvalidOption if an option is unknown, of the wrong type, or required and missing."""
     options = {option.name: option for option in options_of(constructor)}
     valid = f"Valid options: {', '.join(map(str, options.values()))}"
     for name, value in given.items():
@@ -88,22 +88,22 @@ def check_options(owner: str, constructor: Callable[..., object], given: Mapping
 
 
 def load(home: str) -> Any:
-    """The object of a name such as "package.module:NAME", imported when it is asked for."""
+    """Import the object with a name such as "package.module:NAME"."""
     module, _, name = home.partition(":")
     return getattr(importlib.import_module(module), name)
 
 
 class Functions:
-    """A user's functions by name, such as python:module.function; a name stays that of the first that got it."""
+    """The user's functions by name, such as python:module.function; the first function to get a name keeps it."""
 
     def __init__(self, prefix: str, argument: str) -> None:
-        """`argument` is what they are called where a run is given one."""
+        """`argument`: the name of the argument with which a run is given such a function."""
         self.prefix, self.argument = prefix, argument
         self._known: dict[str, Callable[..., Any]] = {}
         self._given: ContextVar[Mapping[str, Callable[..., Any]] | None] = ContextVar("given", default=None)
 
     def register(self, function: Callable[..., object]) -> str:
-        """The name of a function from now on: its own, with a number where that is another's."""
+        """Register a function; returns its name, with a number if the name is taken."""
         inner = function.func if isinstance(function, functools.partial) else function
         module, own = getattr(inner, "__module__", ""), getattr(inner, "__qualname__", type(inner).__name__)
         for number in itertools.count(1):
@@ -114,7 +114,7 @@ class Functions:
 
     @contextlib.contextmanager
     def given(self, name: str, function: Callable[..., object]) -> Iterator[None]:
-        """In here the name is that of this function; afterwards too, where it was nobody's and nothing failed."""
+        """Inside, the name stands for this function; afterwards too, if it was free and nothing failed."""
         token = self._given.set({**(self._given.get() or {}), name: function})
         try:
             yield
@@ -127,7 +127,7 @@ class Functions:
         return {**self._known, **(self._given.get() or {})}.get(name)
 
     def needed(self, name: str, what: str) -> Callable[..., Any]:
-        """The function of a name; an error that begins with `what` where there is none in this process."""
+        """The function with a name; if this process has none, raises an error that begins with `what`."""
         function = self.find(name)
         if function is None:
             given = f"(folder, {self.argument}=...)"

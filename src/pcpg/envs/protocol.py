@@ -1,8 +1,8 @@
 """The environment protocol: pure functions of a key, a state, an action and the instance's parameters.
 
 An environment is a frozen (hashable) dataclass of its options, so compiled programs can take it as a
-constant. What is drawn once per instance (the combination of a lock, the walls of a maze) is a pytree of
-arrays, `params`, made outside the compiled program by `instance(seed)`.
+constant. The random parts of an instance (the combination of a lock, the walls of a maze) are a pytree of arrays,
+`params`, created outside the compiled program by `instance(seed)`.
 
     params            = env.instance(seed)
     observation, state = env.reset(key, params)
@@ -14,6 +14,7 @@ and keeps the true last observation in `info["final_observation"]`. `terminated`
 """
 
 import abc
+from collections.abc import Callable
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import jax
@@ -54,6 +55,15 @@ class CellGrid(NamedTuple):
         return panels * rows * columns
 
 
+class Goals(NamedTuple):
+    """Goals that are part of the observation: any place that was reached could have been the goal."""
+
+    achieved: slice  # entries of the observation that say what is reached
+    desired: slice  # entries that hold the goal
+    reward: Callable[[np.ndarray, np.ndarray], np.ndarray]  # of achieved and desired [n, k]
+    ends: bool | None  # whether an episode ends at its goal; None: unknown
+
+
 class Environment(abc.ABC, Generic[Params, State]):
     """Base of the functional environments; subclasses are frozen dataclasses."""
 
@@ -80,16 +90,16 @@ class Environment(abc.ABC, Generic[Params, State]):
         return 1
 
     def dynamics_seed(self, seed: int) -> int:
-        """The seed with these dynamics where there is but one task: a cover of that one serves this one."""
+        """The seed with the same dynamics and a single task, whose cover serves this one."""
         return seed // self.tasks
 
     @abc.abstractmethod
     def reset(self, key: jax.Array, params: Params) -> tuple[jax.Array, State]:
-        """Start an episode: the first observation and state."""
+        """Start an episode; returns the first observation and state."""
 
     @abc.abstractmethod
     def transition(self, key: jax.Array, state: State, action: jax.Array, params: Params) -> Step[State]:
-        """Move once, without any reset; `observation` belongs to the new state, the last one included."""
+        """Move once, without a reset; `observation` belongs to the new state, even the final one."""
 
     def step(self, key: jax.Array, state: State, action: jax.Array, params: Params) -> Step[State]:
         """Move once and reset if the episode ended; `info["final_observation"]` is the true last one.
@@ -128,24 +138,24 @@ class Environment(abc.ABC, Generic[Params, State]):
         return None
 
     def state_observations(self, params: Params) -> jax.Array | np.ndarray | None:
-        """All observations by the number of the state, as in `observation_table`; None where they cannot be listed.
+        """All observations by the number of the state, as in `observation_table`; None if they cannot be listed.
 
-        For algorithms that keep their data; those that do not look up the table alone.
+        Used by algorithms that keep their data; others use the table alone.
         """
         return self.observation_table(params)
 
     def rewards_of(
         self, params: Params, observations: np.ndarray, actions: np.ndarray, next_observations: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray | None] | None:
-        """Rewards of transitions that were met under another reward, and where they end an episode (None: as they did).
+        """Rewards of transitions recorded under another reward, and whether they end an episode (None: unchanged).
 
-        None where a reward cannot be told from what is observed. For algorithms that keep their data.
+        None if observations do not determine the reward. Used by algorithms that keep their data.
         """
         del params, observations, actions, next_observations
         return None
 
     def state_index(self, state: State) -> jax.Array:
-        """The number of a state, int32. Only where there is a table of observations or an exact model."""
+        """The number of a state, int32. Only with a table of observations or an exact model."""
         raise TypeError(f"{type(self).__name__} does not number its states")
 
     @property
@@ -170,7 +180,7 @@ class Environment(abc.ABC, Generic[Params, State]):
         return self.cells is not None or type(self).render is not Environment.render
 
     def render(self, params: Params, state: State) -> np.ndarray:
-        """A picture of a state, uint8 [height, width, 3]: its place among the cells, where nothing better is drawn."""
+        """A picture of a state, uint8 [height, width, 3]: by default, its place among the cells."""
         from pcpg.envs.drawing import draw_cells
 
         if self.cells is None:
@@ -184,8 +194,13 @@ class Environment(abc.ABC, Generic[Params, State]):
 
     @property
     def is_reward_free(self) -> bool:
-        """Whether no episode can earn reward, which leaves only exploration."""
+        """Whether no episode can earn reward, so that only exploration remains."""
         return False
+
+    @property
+    def observed_goals(self) -> Goals | None:
+        """Its goals, if the observation names one and the reward is known for any other."""
+        return None
 
     @property
     def solved_return(self) -> float | None:
@@ -195,6 +210,35 @@ class Environment(abc.ABC, Generic[Params, State]):
 
 ModelParams = TypeVar("ModelParams", contravariant=True)
 ModelState = TypeVar("ModelState", contravariant=True)
+
+
+class Described(Environment[Params, State]):
+    """An environment whose spaces and sizes come from another object."""
+
+    @property
+    @abc.abstractmethod
+    def about(self) -> Any:
+        """The object with the spaces and sizes."""
+
+    @property
+    def observation_space(self) -> Space:
+        return self.about.observation_space
+
+    @property
+    def action_space(self) -> Space:
+        return self.about.action_space
+
+    @property
+    def max_steps(self) -> int:
+        return self.about.max_steps
+
+    @property
+    def tasks(self) -> int:
+        return self.about.tasks
+
+    @property
+    def cells(self) -> CellGrid | None:
+        return self.about.cells
 
 
 class TabularModel(NamedTuple):
@@ -214,7 +258,7 @@ class TabularModel(NamedTuple):
 
 @runtime_checkable
 class Tabular(Protocol[ModelParams, ModelState]):
-    """What an environment offers, beyond the protocol of environments, when its states can be enumerated."""
+    """The additional protocol of environments whose states can be enumerated."""
 
     def tabular(self, params: ModelParams) -> TabularModel:
         """The exact model of the instance."""

@@ -1,8 +1,8 @@
 """The description of an environment in a run folder, so readers need not create it.
 
-Spaces, the length of an episode, the layout of grid cells and the solved return are written down when a run starts.
-From them `recorded` makes an environment that knows all this and plays nothing: making the true one may import a module
-that the folder names, which requires trust.
+A run records spaces, episode length, the layout of grid cells and the solved return when it starts. From these
+`recorded` makes an environment that has the facts but cannot be played; creating the true one may import a module that
+the folder names, which requires trust.
 """
 
 import base64
@@ -15,7 +15,7 @@ import numpy as np
 
 from pcpg.config import Json
 from pcpg.envs.host import HostEnvironment, Players
-from pcpg.envs.protocol import CellGrid, Environment, Step
+from pcpg.envs.protocol import CellGrid, Described, Environment, Step
 from pcpg.envs.spaces import Box, Cells, Discrete, Image, MultiDiscrete, Space
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class NotMade(ValueError):
 
 
 def describe(name: str, env: Environment, seeds: Iterable[int]) -> dict[str, object]:
-    """All that readers of a run's folder need to know of its environment, as JSON values."""
+    """The facts about an environment that readers of a run folder need, as JSON values."""
     cells = env.cells
     is_open = {} if cells is None else {seed: env.reachable_cells(env.instance(seed)) for seed in sorted(set(seeds))}
     closed = {str(seed): np.packbits(some).tobytes() for seed, some in is_open.items() if not some.all()}
@@ -53,7 +53,7 @@ def describe(name: str, env: Environment, seeds: Iterable[int]) -> dict[str, obj
 
 
 def recorded(name: str, content: Json) -> Environment:
-    """An environment as `describe` wrote it down; `ValueError` where that is not what it says."""
+    """The environment that `describe` recorded; raises `ValueError` for any other content."""
     try:
         if content["env"] != name:
             raise ValueError(f"it describes {content['env']!r}, not {name!r}")
@@ -65,7 +65,7 @@ def recorded(name: str, content: Json) -> Environment:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Facts:
-    """What is known of an environment."""
+    """The recorded facts about an environment."""
 
     name: str
     observation_space: Space
@@ -107,30 +107,14 @@ def _facts(name: str, content: Json) -> Facts:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Recorded(Environment):
-    """An environment as a run folder describes it: what is written down answers, and what would play refuses."""
+class Recorded(Described):
+    """An environment as described in a run folder: it has the recorded facts and refuses to play."""
 
     facts: Facts
 
     @property
-    def observation_space(self) -> Space:
-        return self.facts.observation_space
-
-    @property
-    def action_space(self) -> Space:
-        return self.facts.action_space
-
-    @property
-    def max_steps(self) -> int:
-        return self.facts.max_steps
-
-    @property
-    def tasks(self) -> int:
-        return self.facts.tasks
-
-    @property
-    def cells(self) -> CellGrid | None:
-        return self.facts.cells
+    def about(self) -> Facts:
+        return self.facts
 
     @property
     def can_render(self) -> bool:
@@ -160,7 +144,7 @@ class Recorded(Environment):
         return np.unpackbits(np.frombuffer(base64.b64decode(packed), np.uint8), count=self.num_cells).astype(bool)
 
     def examples(self, rng: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarray]:
-        """Made-up pairs: the shapes of a feature map follow from them, its numbers lie in the folder."""
+        """Made-up pairs for the shapes of a feature map, whose numbers are in the folder."""
         seen = rng.uniform(0.0, 1.0, (count, *self.observation_space.shape)).astype(self.observation_space.dtype)
         return seen, rng.integers(0, 1, (count, *self.action_space.shape)).astype(self.action_space.dtype)
 
@@ -176,7 +160,7 @@ class Recorded(Environment):
 
 
 class RecordedHost(Recorded, HostEnvironment):
-    """One that is stepped on the host: it encodes and decodes."""
+    """A recorded environment that is stepped on the host: it also encodes and decodes."""
 
     @property
     def declared_spaces(self) -> dict[str, "gymnasium.Space"]:

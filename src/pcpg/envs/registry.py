@@ -1,4 +1,4 @@
-"""The environments by name: what `make` can build, and what the command line lists."""
+"""The environments by name, for `make` and for the command line."""
 
 import dataclasses
 import re
@@ -23,7 +23,7 @@ Constructor = Callable[..., Environment]
 
 
 class UnknownEnvironment(ValueError):
-    """An id under which no environment is registered."""
+    """No environment is registered under this id."""
 
 
 class Entry(NamedTuple):

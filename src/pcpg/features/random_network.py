@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from pcpg.envs.options import require_int
 from pcpg.envs.protocol import Environment
 from pcpg.envs.spaces import Image
 from pcpg.features.base import FeatureMap, Inputs
@@ -103,6 +104,7 @@ def random_conv(
     if not isinstance(space, Image):
         raise ValueError(f"random-conv features need image observations, got {space}; random-mlp takes vectors")
     height, width, channels = space.shape
+    _check_sizes(num_features, num_kernels=num_kernels)
     kernels = []
     for outputs in num_kernels:
         kernels.append(orthogonal(rng, (3, 3, channels, outputs), GAIN))
@@ -135,6 +137,7 @@ def random_mlp(
     Returns:
         The map.
     """
+    _check_sizes(num_features, hidden=hidden)
     pairs = examples(env, rng, 1000) if pairs is None else pairs
     inputs, vectors = fit_inputs(env, pairs, with_actions=with_actions)
     sizes = (vectors.shape[1], *hidden, num_features)
@@ -142,3 +145,10 @@ def random_mlp(
     # Without biases the outputs for x and 2 x would lie on one ray, and be equal once normalised.
     biases = tuple(rng.uniform(-1, 1, size).astype(np.float32) for size in sizes[1:])
     return RandomMLP(inputs, weights, biases, divisor)
+
+
+def _check_sizes(num_features: int, **layers: Sequence[int]) -> None:
+    require_int("num_features", num_features, minimum=1)
+    for name, sizes in layers.items():
+        for size in sizes:
+            require_int(f"each of {name}", size, minimum=1)

@@ -56,6 +56,8 @@ class Minibatch(NamedTuple):
     returns: Array  # sum of n discounted, scaled rewards
     discounts: Array  # of the value n steps later; 0 where the episode ended
     later: Array  # observations n steps later
+    floors: Array  # below which no target may lie: returns that were earned from here on
+    cloned: Array  # 1 where the action is one to imitate
     noise: Array  # [..., 2, B, size] standard normal; [..., 0] for discrete actions
 
 
@@ -66,6 +68,7 @@ class Rates(NamedTuple):
     tau: Array  # of the target
     average: Array  # of the policy that is handed out
     entropy: Array  # its target, for a real action of one entry
+    cloning: Array  # weight of imitation, in units of the values
     low: Array  # bounds on the values of the targets
     high: Array
 
@@ -182,6 +185,7 @@ class OffPolicy(NamedTuple):
         frozen = jax.tree.map(jax.lax.stop_gradient, params.critics)
         worth = jnp.min(values(frozen, seen, action), axis=0)
         actor_loss = jnp.mean(alpha * log_prob - worth)
+        actor_loss += inputs.rates.cloning * imitation(params, frozen, seen, batch)
         entropy = jax.lax.stop_gradient(-jnp.mean(log_prob))
         wanted = inputs.rates.entropy * action.shape[-1]
         alpha_loss = jnp.clip(params.log_alpha, -9.0, 2.0) * (entropy - wanted)
@@ -203,7 +207,22 @@ class OffPolicy(NamedTuple):
 
 def goal(batch: Minibatch, ahead: jax.Array, rates: Rates) -> jax.Array:
     """The targets, within what values can be."""
-    return jnp.clip(batch.returns + batch.discounts * ahead, rates.low, rates.high)
+    targets = jnp.maximum(batch.returns + batch.discounts * ahead, batch.floors)
+    return jnp.clip(targets, rates.low, rates.high)
+
+
+def imitation(params: Params, critics: Layers, seen: jax.Array, batch: Minibatch) -> jax.Array:
+    """The squared distance to the actions of the best episodes, where they are worth more than the policy's own.
+
+    It is in units of the values, so that its weight does not depend on the scale of rewards.
+    """
+    assert params.actor is not None
+    chosen = jnp.tanh(mean_and_log_std(params.actor(seen))[0])
+    actions = jnp.asarray(batch.actions)
+    theirs = jnp.min(values(critics, seen, actions), axis=0)
+    is_better = theirs > jnp.min(values(critics, seen, jax.lax.stop_gradient(chosen)), axis=0)
+    unit = jnp.mean(jnp.abs(theirs))
+    return unit * jnp.mean(batch.cloned * is_better * jnp.mean((chosen - actions) ** 2, axis=-1))
 
 
 def values(critics: Layers, here: jax.Array, actions: jax.Array) -> jax.Array:

@@ -12,6 +12,8 @@ import numpy as np
 from pcpg.envs.spaces import Box, Space
 from pcpg.learners.off_policy import Minibatch
 
+LARGE = 1e9
+"""No target lies below minus this much."""
 CHANCE, EXPLORER, TASK, SURE = range(4)
 """Who played an episode: nobody yet, the explorer, the task policy with and without noise."""
 
@@ -159,8 +161,29 @@ class Transitions:
             total += np.where(k < ahead, np.float32(gamma**k) * reward[step], np.float32(0.0))
         return total
 
-    def minibatch(self, places: np.ndarray, n: int, gamma: float, returns: np.ndarray, noise: np.ndarray) -> Minibatch:
-        """The transitions at these places, n steps each, with their returns."""
+    def earned(self, reward: np.ndarray, gamma: float) -> np.ndarray:
+        """The discounted sum of some rewards from each transition to the end of its episode."""
+        found, starts, lengths = np.zeros(self.size, np.float32), self.each("start"), self.each("lengths")
+        order = np.argsort(-lengths, kind="stable")
+        counts = np.searchsorted(-lengths[order], -np.arange(1, lengths.max(initial=0) + 1), side="right")
+        value, going = np.zeros(self.count, np.float32), np.float32(gamma) * ~self.column("terminated")
+        for k in range(len(counts) - 1, -1, -1):  # all episodes of more than k steps at once
+            which = order[: counts[k]]
+            places = starts[which] + k
+            found[places] = value[which] = reward[places] + going[places] * value[which]
+        return found
+
+    def minibatch(
+        self,
+        places: np.ndarray,
+        n: int,
+        gamma: float,
+        returns: np.ndarray,
+        noise: np.ndarray,
+        floors: np.ndarray | None = None,
+        cloned: int = 0,
+    ) -> Minibatch:
+        """The transitions at these places, n steps each, with their returns; the first `cloned` ones are imitated."""
         flat = places.reshape(-1)
         ahead, episode = self.ahead(flat, n), self.column("episode")[flat]
         last = flat + ahead - 1
@@ -174,6 +197,8 @@ class Transitions:
             returns,
             discounts.reshape(shaped),
             seen[last + episode + 1].reshape(*shaped, *seen.shape[1:]),
+            np.full(shaped, -LARGE, np.float32) if floors is None else floors[places],
+            np.broadcast_to(np.arange(shaped[-1]) < cloned, shaped).astype(np.float32),
             noise,
         )
 

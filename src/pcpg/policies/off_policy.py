@@ -108,6 +108,19 @@ class DeepPolicy(eqx.Module):
         values = jnp.mean(jax.vmap(lambda one: one(seen))(self.layers), axis=0)
         return _logits(values, self, parts_of(self.space), jnp)
 
+    def portable(self) -> dict[str, np.ndarray]:
+        """The arrays of the best action, for programs without JAX: layers [networks, ...], with the norm between."""
+        if self.body is not None:
+            raise ValueError("only plain layers can be written for other programs, no convolutions")
+        layers = jax.tree.map(np.asarray, self.layers.layers)
+        *first, last = [layer if layer.weight.ndim == 3 else jax.tree.map(lambda x: x[None], layer) for layer in layers]
+        if isinstance(self.space, Box):  # how sure it is comes after the actions
+            last = jax.tree.map(lambda x: x[..., : x.shape[-1] // 2], last)
+        arrays = {f"w{index}": layer.weight for index, layer in enumerate((*first, last))}
+        arrays |= {f"b{index}": layer.bias[:, None] for index, layer in enumerate((*first, last))}
+        scale = {"mean": np.asarray(self.scale.mean), "scale": np.asarray(self.scale.inverse)}
+        return arrays | scale | {"layers": np.array(len(layers)), "norm": np.float32(NORM_EPS)}
+
     @property
     def acts_on_host(self) -> bool:
         """Whether `on_host` serves: convolutions are compiled."""

@@ -1,8 +1,9 @@
-"""Figures: the charts of the page as SVG, in the colours of the page, light or dark, and its letters.
+"""Figures: the charts of the page as SVG, in its colours, light or dark, and its font.
 
-Each chart of the page comes with a text that says what can be seen.
+Each chart has a text alternative.
 """
 
+import base64
 import contextlib
 import io
 import re
@@ -20,10 +21,10 @@ from pcpg.reports.text import number, run_labels, seeds_text, steps_text
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
-# Placeholders for the colours of the page's style sheet; no chart really uses them.
+# Placeholders, replaced by the colours of the page's style sheet.
 INK, FAINT = "#010203", "#040506"
 WIDTH = 3.9
-"""Inches, of every chart: narrow, so that its letters can be read on a phone."""
+"""Width of every chart in inches: narrow enough to read on a phone."""
 
 PLAIN: dict[Any, Any] = {
     "font.size": 8,
@@ -72,7 +73,7 @@ _THEMED |= {style.color: f"var(--series-{index})" for index, style in enumerate(
 
 
 class Figure(NamedTuple):
-    """A picture of the page: its markup, which holds a text for those who cannot see it, and its caption."""
+    """A picture of the page: its markup, including the text alternative, and its caption."""
 
     markup: str
     caption: str
@@ -80,11 +81,11 @@ class Figure(NamedTuple):
 
 @contextlib.contextmanager
 def drawing() -> Iterator[None]:
-    """Draw charts of the page in here."""
+    """Inside, charts are drawn in the style of the page."""
     import matplotlib
 
     with matplotlib.rc_context(PAGE), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph .* missing")  # the letters are those of the reader's browser
+        warnings.filterwarnings("ignore", message="Glyph .* missing")  # the browser chooses the font
         yield
 
 
@@ -114,7 +115,7 @@ def to_svg(figure: Any, name: str, alt: str) -> str:
 
 
 Range = tuple[float, float] | None
-"""Of an axis; None: what the numbers need."""
+"""Limits of an axis; None: from the data."""
 
 
 def new_figure(rows: int, columns: int, *, width: float, height: float, **options: Any) -> tuple["Canvas", np.ndarray]:
@@ -142,7 +143,7 @@ def curve_chart(
 ) -> Figure:
     """Curves of several runs with their intervals, told apart by colour, dashes and markers.
 
-    `met` has for each the steps after which its reward was first met.
+    `met`: for each run, the steps after which its reward was first met.
     """
     figure, axis = new_chart()
     ends: list[str] = []
@@ -173,16 +174,17 @@ def curve_chart(
                 steps, 0.97, "reward first met ", transform=place, fontsize=6.5, color=color, va="top", rotation=90
             )
             ends.append(f"the reward was first met after {steps_text(steps)} steps")
-    axis.set(xlabel="environment steps per seed, including roll-ins", ylabel=label, ylim=limits)
+    rolled = ", including roll-ins" if any(curve.run.covers for curve in curves) else ""
+    axis.set(xlabel=f"environment steps per seed{rolled}", ylabel=label, ylim=limits)
     axis.locator_params(axis="x", nbins=6)
     axis.xaxis.set_major_formatter(lambda value, _: steps_text(value))
-    axis.legend(loc="best")
+    figure.legend(loc="outside upper left", ncols=2)
     alt = f"Line chart of {label} against environment steps. {'; '.join(ends)}."
     return Figure(to_svg(figure, name, alt), caption)
 
 
 def weights_chart(name: str, certificate: Certificate) -> Figure:
-    """The weight of each policy of a cover, and below it the gain of more weight on it."""
+    """The weight of each policy of a cover, and below it the gain from more weight on it."""
     weights, gains = certificate.weights, certificate.gains
     places, has = np.arange(len(weights)), weights > 0
     figure, (top, bottom) = new_chart(3.0, nrows=2, sharex=True, height_ratios=[3, 2])
@@ -225,14 +227,86 @@ def growth_chart(name: str, run: RunData) -> Figure | None:
     axis.set_ylabel("log det of the mixture")
     _count(axis, "policies in the cover", grid=True)
     if len(last) <= 8:
-        axis.legend(ncols=2)
+        figure.legend(loc="outside upper left", ncols=4)
     alt = f"Line chart of the log-determinant of the cover's best mixture: {'; '.join(last[:4])}."
     caption = "How much of the feature space the cover spans, in nats. Exploration ends when it stops growing."
     return Figure(to_svg(figure, name, alt), caption)
 
 
 def _count(axis: Any, label: str, *, grid: bool = False) -> None:
-    """Let the x axis count things."""
+    """Make the x axis show integers."""
     axis.set_xlabel(label)
     axis.grid(axis="x", visible=grid)
     axis.xaxis.get_major_locator().set_params(integer=True)
+
+
+MOST_FRAMES = 48
+"""Most frames of an episode on the page; longer ones are thinned out."""
+LARGEST = 320
+"""Width and height of a frame."""
+
+
+class Playing(NamedTuple):
+    """An episode of the first seed's policy."""
+
+    observations: np.ndarray  # [steps + 1, ...], as the policy sees them
+    rewards: np.ndarray  # [steps]
+    is_cut: bool  # whether it went on
+    frames: list[np.ndarray]  # uint8 [height, width, 3]; none where the environment draws nothing
+
+
+def shrunk(frame: np.ndarray) -> np.ndarray:
+    """A frame shrunk to fit on a page."""
+    from PIL import Image
+
+    image = Image.fromarray(frame)
+    image.thumbnail((LARGEST, LARGEST))
+    return np.asarray(image)
+
+
+def playing_figure(name: str, playing: Playing | None, seed: int) -> Figure | None:
+    """The picture of an episode, or None if there is nothing to show."""
+    if playing is None or not len(playing.rewards):
+        return None
+    steps = f"{len(playing.rewards):,} step{'s' * (len(playing.rewards) != 1)}"
+    end = "cut here" if playing.is_cut else f"return {number(float(playing.rewards.sum()))}"
+    what = f"An episode of the policy of seed {seed}: {steps}, {end}."
+    if playing.frames:
+        return _film(playing.frames, what)
+    observations = playing.observations
+    return _path(name, observations, playing.rewards, what) if observations.ndim == 2 else None
+
+
+def _film(frames: list[np.ndarray], what: str) -> Figure:
+    from PIL import Image
+
+    images = [Image.fromarray(frame) for frame in frames]
+    buffer, (width, height) = io.BytesIO(), images[0].size
+    images[0].save(buffer, "GIF", save_all=True, append_images=images[1:], duration=150, loop=0)
+    data = base64.b64encode(buffer.getvalue()).decode("ascii")
+    source = f"data:image/gif;base64,{data}"
+    return Figure(f'<img class="film" src="{source}" alt="{escape(what)}" width="{width}" height="{height}">', what)
+
+
+def _path(name: str, observations: np.ndarray, rewards: np.ndarray, what: str) -> Figure | None:
+    """The path through the two entries with the most distinct values, or through one over time."""
+    seen = observations.astype(np.float64)
+    values = np.array([len(np.unique(column)) for column in seen.T])
+    first, second, *_ = [*np.argsort(-values, kind="stable"), 0]
+    if values[first] < 2:
+        return None
+    is_plane = bool(first != second and values[second] > 2)
+    x, y = (seen[:, first], seen[:, second]) if is_plane else (np.arange(len(seen)), seen[:, first])
+    labels = (f"entry {first}", f"entry {second}") if is_plane else ("step", f"entry {first}")
+    figure, axis = new_chart()
+    axis.plot(x, y, "-", color=STYLES[0].color, lw=1.0, alpha=0.8)
+    axis.plot(x[0], y[0], "o", color=STYLES[0].color, ms=5, label="start")
+    axis.plot(x[-1], y[-1], "s", color=STYLES[1].color, ms=5, label="end")
+    usual = np.median(rewards)
+    if 0 < (odd := np.flatnonzero(rewards > usual + 1e-9)).size < len(rewards) / 2:
+        axis.plot(x[odd + 1], y[odd + 1], "*", color=STYLES[3].color, ms=8, label="reward")
+    axis.set(xlabel=f"{labels[0]}{' of the observation' if is_plane else ''}", ylabel=labels[1])
+    figure.legend(loc="outside upper left", ncols=2)
+    shown = "entries of the observation that take the most values" if is_plane else "entry that takes the most values"
+    alt = f"{what} It goes from ({number(x[0])}, {number(y[0])}) to ({number(x[-1])}, {number(y[-1])})."
+    return Figure(to_svg(figure, name, alt), f"{what} Its path in the {'two ' * is_plane}{shown}.")

@@ -8,18 +8,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pcpg.reports.figures import drawing
-from pcpg.reports.playing import Playing
+from pcpg.reports.figures import Playing, drawing
 from pcpg.reports.read import RunData, read_run
 from pcpg.reports.sections import groups_of, section_of
 from pcpg.reports.statistics import Interval, interval_of, solved_share
 from pcpg.reports.text import NONE, duration, interval_text, listed, run_labels, seeds_text, span_text, steps_text
+from pcpg.reports.verdict import met
 from pcpg.runs.disk import check_output, make_folder, write_file
 
 GENERATOR = b'<meta name="generator" content="pcpg">'
 """In the head of every page, and of no other file."""
 FEW_SEEDS = 5
-"""With fewer seeds than this the page says that bootstrap intervals are too narrow."""
+"""With fewer seeds, the page warns that bootstrap intervals are too narrow."""
 
 
 def write_report(
@@ -27,11 +27,11 @@ def write_report(
     out: str | os.PathLike[str] | None = None,
     playing: Sequence[Playing | None] = (),
 ) -> tuple[Path, list[RunData]]:
-    """Write the report of one or more run folders; the path of the page and what was read.
+    """Write the report of one or more run folders; returns the path of the page and the data.
 
-    `playing` has an episode of each run for its picture, if at all.
+    `playing`: an episode of each run to show, or None.
 
-    Without `out` the report of one run lies in its folder, that of several in report.html here.
+    Without `out`, the report of one run goes into its folder, that of several to report.html in the current folder.
     """
     if not paths:
         raise ValueError("a report needs at least one run folder")
@@ -74,18 +74,18 @@ def render(runs: Sequence[RunData], playing: Sequence[Playing | None] = ()) -> s
     return environment.get_template("report.html.j2").render(context)
 
 
-# what came out of the runs
+# results of the runs
 
 
 def title(runs: list[RunData]) -> str:
-    """What the page is about."""
+    """The title of the page."""
     names = sorted({run.config["env"] for run in runs})
     algos = list(dict.fromkeys(run.algo for run in runs))
     return f"{listed(algos)} on {listed(names)}"
 
 
 def lead(run: RunData) -> str:
-    """What came out of a run, in a sentence."""
+    """The result of a run in one sentence."""
     solved, steps = solved_share(run), steps_text(run.steps_per_seed)
     if not run.final_returns:
         return f"{run.algo} on {run.env_key} has no results yet."
@@ -93,13 +93,14 @@ def lead(run: RunData) -> str:
     if solved is None:
         coverage = [share for seed in run.seeds if (share := run.last(seed, "coverage")) is not None]
         seen = f"visited {np.mean(coverage):.0%} of the grid cells" if coverage else "earned no reward"
-        earned = f"reached a return of {interval_text(final_return(run))}" if any(run.final_returns.values()) else seen
+        is_paid = any(run.final_returns.values()) or (not run.is_reward_free and met(run).is_met)
+        earned = f"reached a return of {interval_text(final_return(run))}" if is_paid else seen
         return f"{run.algo} {earned} on {run.env_key}, with {steps} environment steps per seed ({many})."
     return f"{run.algo} solved {run.env_key} in {run.solved} of {many}, with {steps} environment steps per seed."
 
 
 def final_return(run: RunData) -> Interval | None:
-    """Interquartile mean over seeds of the return at the end; None if there is none yet."""
+    """Interquartile mean of the final return over seeds, or None if there is none yet."""
     returns = np.array(list(run.final_returns.values()))
     if not len(returns):
         return None
@@ -107,7 +108,7 @@ def final_return(run: RunData) -> Interval | None:
 
 
 class Across(NamedTuple):
-    """An algorithm over several environments together."""
+    """The results of an algorithm over several environments."""
 
     algo: str
     environments: int
@@ -135,7 +136,7 @@ def across(runs: list[RunData]) -> list[Across]:
 
 
 def overview_row(run: RunData, label: str, index: int) -> dict[str, object]:
-    """The line of a run in the table of results."""
+    """The row of a run in the table of results."""
     solved = solved_share(run)
     returns = run.final_returns
     sizes = [len(cover.weights) for cover in run.covers.values()]

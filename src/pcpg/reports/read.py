@@ -43,7 +43,7 @@ class RunData:
 
     @property
     def algo(self) -> str:
-        """The algorithm, as people call it."""
+        """The display name of the algorithm."""
         algo = str(self.config["algo"])
         return label(algo) + (" (given cover)" if self.source else "")
 
@@ -58,7 +58,7 @@ class RunData:
 
     @property
     def env_options(self) -> dict[str, object]:
-        """The options of the environment that change what is learned, those apart that are as usual."""
+        """The options of the environment that affect learning, without defaults."""
         said, is_outside = self.config["env_options"], is_on_host(self.config["env"])
         # How many play in parallel changes nothing but the time.
         wanted = [name for name in said if not is_outside or name not in OURS or (name == "max_steps" and said[name])]
@@ -69,21 +69,22 @@ class RunData:
     def env_key(self) -> str:
         """The environment with its options: runs with the same key can be compared."""
         options = ", ".join(f"{name} {value}" for name, value in self.env_options.items())
-        return f"{self.config['env']} ({options})" if options else self.config["env"]
+        name = str(self.config["env"]).removeprefix("python:")  # a class or function of the user's
+        return f"{name} ({options})" if options else name
 
     @property
     def has_explored(self) -> bool:
-        """Whether some round was one of exploration."""
+        """Whether any round explored."""
         return any(record.get("phase") == "explore" for records in self.records.values() for record in records)
 
     @property
     def explore(self) -> Json:
-        """The settings of exploration; empty where the algorithm has none."""
+        """The settings of exploration; empty if the algorithm has none."""
         found = self.config["agent"].get("explore")
         return found if isinstance(found, dict) else {}
 
     def ridge_of(self, cover: Shown) -> float:
-        """lambda, added to the covariance of a cover; it may be relative to the mean squared norm of the features."""
+        """lambda, added to the covariance of a cover; may be relative to the mean squared norm of the features."""
         ridge = float(self.explore.get("ridge", 0.0))
         if cover.sigmas is not None and self.explore.get("ridge_scale") == "features":
             ridge *= float(np.trace(cover.sigmas[0]))
@@ -91,7 +92,7 @@ class RunData:
 
     @functools.cached_property
     def env(self) -> Environment | None:
-        """What is known of the environment, for its grid cells and its solved return; None if nothing is."""
+        """The environment, for its grid cells and solved return; None if unknown."""
         return known_env(self.config, self.described)
 
     @property
@@ -106,12 +107,12 @@ class RunData:
 
     @property
     def needs_trust(self) -> bool:
-        """Whether playing would import a module that the folder names, and nothing says that this user made it."""
+        """Whether playing would import a module named in the folder, which this user did not create."""
         module = outside_module(str(self.config["env"]), self.config.get("env_options", {}))
         return module is not None and not exists(self.path / MADE_HERE)
 
     def history(self, name: str) -> list[np.ndarray]:
-        """For each seed that has it: rows of environment steps and the value of a metric, [points, 2]."""
+        """By seed: rows of environment steps and the value of a metric, [points, 2]."""
         rows = [
             [(record["env_steps"], record[name]) for record in self.records[seed] if record.get(name) is not None]
             for seed in self.seeds
@@ -120,13 +121,13 @@ class RunData:
         return [np.array(points, float) for points in rows if points]
 
     def last(self, seed: int, name: str) -> Any:
-        """The newest value of a metric of a seed, None if there is none."""
+        """The newest value of a metric of a seed, or None."""
         values = [record[name] for record in self.records.get(seed, []) if record.get(name) is not None]
         return values[-1] if values else None
 
     @property
     def final_returns(self) -> dict[int, float]:
-        """The mean return of each seed's policy at the end, or so far; seeds without any are left out."""
+        """The final or newest mean return of each seed; seeds without one are left out."""
         if self.summary is not None:
             last = dict(zip(self.summary["seeds"], self.summary["final_return"], strict=True))
         else:
@@ -141,13 +142,13 @@ class RunData:
 
     @property
     def ends(self) -> dict[int, str]:
-        """Why the exploration of each seed ended, a word of `ENDS`; empty where the run does not say."""
+        """Why the exploration of each seed ended, as a key of `ENDS`; empty if unknown."""
         summary = self.summary or {}
         return dict(zip(summary.get("seeds", []), summary.get("ended", []), strict=False))
 
     @property
     def steps_per_seed(self) -> int:
-        """Environment steps of the seed with the most."""
+        """The most environment steps of any seed."""
         return max((self.last(seed, "env_steps") or 0 for seed in self.seeds), default=0)
 
     @property
@@ -157,17 +158,17 @@ class RunData:
 
     @property
     def seconds(self) -> float:
-        """Seconds of all rounds, without compilation."""
+        """Seconds of all rounds, excluding compilation."""
         return spent(self.timings)[0]
 
     @property
     def compile_seconds(self) -> float:
-        """Seconds of compilation of all processes that worked on the run."""
+        """Seconds of compilation in all processes of the run."""
         return spent(self.timings)[1]
 
 
 def _defaults(env_id: str) -> dict[str, object]:
-    """The usual options of an environment of ours."""
+    """The default options of a built-in environment."""
     try:
         return complete_options(env_id, {})
     except ValueError:
@@ -175,7 +176,7 @@ def _defaults(env_id: str) -> dict[str, object]:
 
 
 def read_run(path: Path | str) -> RunData:
-    """A run, finished or not; a folder that is not a run, or whose config cannot be read, is an error."""
+    """Read a run, finished or not; raises for a folder that is not a run or has no readable config."""
     folder = RunFolder.open(Path(path))
     folder.check_entries()
     notes: list[str] = []
@@ -184,7 +185,7 @@ def read_run(path: Path | str) -> RunData:
         folder = dataclasses.replace(folder, damage=None)
     elif not folder.is_sealed:
         notes.append(
-            "The run is unsealed: a version without manifests wrote it, so changes to some files go undetected."
+            "The run is unsealed (written by a version without manifests), so changes to some files go undetected."
         )
     described = _described(folder, notes)
     records: dict[int, list[Record]] = {}
@@ -266,7 +267,7 @@ def _lines(folder: RunFolder, path: Path, notes: list[str], entries: dict[str, t
 
 
 def _are_cells(visits: Any, first: Any) -> bool:
-    """Whether visits are a number for each cell of the grid, as many as in the first report; or none are told."""
+    """Whether visits are one number per cell, as many as in the first report, or absent."""
     if visits is None:
         return True
     return is_list_of(visits, int) and len(visits) == len(first or ()) and all(0 <= one < 1 << 53 for one in visits)
@@ -290,7 +291,7 @@ def _checkpoint(folder: RunFolder, notes: list[str]) -> checkpoints.Checkpoint |
 def _covers(
     folder: RunFolder, checkpoint: checkpoints.Checkpoint | None, env: Environment | None, notes: list[str]
 ) -> dict[int, Shown]:
-    """The covers of all seeds; one with a missing member is left out, since its weights are those of all members."""
+    """The covers of all seeds; one with a missing member is omitted, since its weights refer to all members."""
     if checkpoint is None or settings_of(folder.config) is None:
         return {}
     parts: list[Arrays] = []
@@ -315,7 +316,7 @@ def _covers(
 def cover_of(
     folder: RunFolder, arrays: Arrays, parts: Sequence[Arrays], seed: int, env: Environment | None
 ) -> Shown | None:
-    """The cover of a seed, from the arrays of a checkpoint and of the member files; None if there is none."""
+    """The cover of a seed, from the arrays of a checkpoint and of the member files; None if it has none."""
     settings = settings_of(folder.config)
     if settings is None:
         return None
@@ -337,7 +338,7 @@ def cover_of(
 
 
 def known_env(config: Json, described: Json | None) -> Environment | None:
-    """The environment of a run without making an outside one: ours by its options, others as the folder has them."""
+    """The environment of a run: built-in ones by their options, external ones as described in the folder."""
     try:
         if is_adapted(config["env"]):
             return None if described is None else recorded(config["env"], described)

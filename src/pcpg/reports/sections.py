@@ -9,13 +9,11 @@ import numpy as np
 from pcpg.algorithms import ALGORITHMS, settings_of
 from pcpg.envs.registry import UnknownEnvironment, spec
 from pcpg.reports import visits
-from pcpg.reports.figures import Figure, Range, curve_chart, growth_chart, weights_chart
-from pcpg.reports.playing import Playing, playing_figure
+from pcpg.reports.figures import Figure, Playing, Range, curve_chart, growth_chart, playing_figure, weights_chart
 from pcpg.reports.read import RunData
-from pcpg.reports.reward import first_met
 from pcpg.reports.statistics import Curve, certify, iqm_curve, success_curve
 from pcpg.reports.text import NONE, duration, number, repeat
-from pcpg.reports.verdict import cells_of, verdict
+from pcpg.reports.verdict import cells_of, first_met, verdict
 
 COLOURS = list(dict.fromkeys(algorithm.colour for algorithm in ALGORITHMS.values()))
 LOOKS = {algo: COLOURS.index(algorithm.colour) for algo, algorithm in ALGORITHMS.items()}
@@ -64,7 +62,8 @@ def _comparisons(own: list[RunData], name: str) -> list[Figure]:
             figures.append(curve_chart(f"{name}-{metric}", found, styles, label, caption, limits=limits, met=first))
 
     bands = "Interquartile mean over seeds, with its 95% bootstrap interval"
-    caption = f"{bands}. During exploration the newest policy is a cover member and need not seek reward."
+    explorers = " During exploration the newest policy is a cover member and need not seek reward."
+    caption = f"{bands}.{explorers if any(run.covers for run in own) else ''}"
     returns = [None if run.is_reward_free else iqm_curve(run, "return") for run in own]
     add("return", returns, "return of the newest policy", caption)
     threshold = own[0].solved_return

@@ -1,5 +1,6 @@
-"""The numbers behind the figures: intervals over few seeds, curves over seeds, fits, and the certificate of a cover."""
+"""The numbers behind the figures: intervals over few seeds, curves, fits, and the certificate of a cover."""
 
+import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -18,21 +19,22 @@ class Interval(NamedTuple):
 
 
 def wilson(successes: int, trials: int) -> Interval:
-    """Share of successes with its Wilson score interval, which stays honest where none or all of the trials succeed."""
-    from scipy import stats  # here, since it takes a second to import
-
+    """Share of successes with its Wilson score interval, which is valid even if no trial or every trial succeeds."""
     if not 0 <= successes <= trials or trials < 1:
         raise ValueError(f"successes must lie between 0 and the trials, of at least 1, got {successes} of {trials}")
-    low, high = stats.binomtest(successes, trials).proportion_ci(0.95, method="wilson")
-    return Interval(successes / trials, float(low), float(high))
+    share, z = successes / trials, 1.959963984540054  # the normal quantile of 97.5%
+    width = 2 * (trials + z**2)
+    center = (2 * trials * share + z**2) / width
+    half = z / width * math.sqrt(4 * trials * share * (1 - share) + z**2)
+    return Interval(share, center - half if successes else 0.0, center + half if successes < trials else 1.0)
 
 
 def iqm(values: np.ndarray, axis: int = 0) -> np.ndarray:
     """Interquartile mean along an axis: the mean without the lowest and the highest quarter.
 
-    With fewer than four values nothing can be left out, and it is the plain mean.
+    With fewer than four values it is the plain mean.
     """
-    from scipy import stats
+    from scipy import stats  # here, since it takes a second to import
 
     return stats.trim_mean(values, 0.25, axis=axis)
 
@@ -76,7 +78,7 @@ def interval_of(strata: Sequence[np.ndarray]) -> Interval:
 
 
 def solved_share(run: RunData) -> Interval | None:
-    """Share of the seeds that are solved; None if there is no such measure."""
+    """Share of solved seeds, or None if the environment has no solved return."""
     if run.solved_return is None or not run.final_returns:
         return None
     return wilson(run.solved, len(run.final_returns))
@@ -85,7 +87,7 @@ def solved_share(run: RunData) -> Interval | None:
 # curves over seeds
 
 POINTS = 160
-"""Places of a curve at which the seeds are compared."""
+"""Number of points at which seeds are compared."""
 
 
 class Curve(NamedTuple):
@@ -98,14 +100,14 @@ class Curve(NamedTuple):
 
 
 def value_at(history: Sequence[Sequence[float]] | np.ndarray, grid: np.ndarray, column: int = 1) -> np.ndarray:
-    """The newest value of a column of a history at each number of steps, its first column; NaN before that."""
+    """The newest value of a column of a history at each number of steps (its first column); NaN before the first."""
     rows = np.asarray(history, float)
     index = np.searchsorted(rows[:, 0], grid, side="right") - 1
     return np.where(index < 0, np.nan, rows[np.maximum(index, 0), column])
 
 
 def common_grid(histories: list[np.ndarray]) -> np.ndarray:
-    """Steps from where every seed has a value to where the last one ends; a seed that is done keeps its last value."""
+    """Steps from the first at which every seed has a value to the last of any; finished seeds keep their last value."""
     first, last = max(rows[0, 0] for rows in histories), max(rows[-1, 0] for rows in histories)
     return np.linspace(first, last, POINTS) if last > first else np.array([last])
 
@@ -135,7 +137,7 @@ def _curve(run: RunData, name: str, band: Callable[[np.ndarray], Band]) -> Curve
 
 
 def end_of_exploration(run: RunData) -> float | None:
-    """Steps at which the median seed had its cover; None where exploring is not a phase of its own or not over."""
+    """Steps after which the median seed had its cover; None if exploration is not a separate phase or not over."""
     ends = []
     for records in run.records.values():
         explored = [record["env_steps"] for record in records if record["phase"] == "explore"]
@@ -148,7 +150,7 @@ def end_of_exploration(run: RunData) -> float | None:
 
 
 class Certificate(NamedTuple):
-    """Weights of a cover, and how close to optimal they provably are."""
+    """Weights of a cover, and a proof of how close to optimal they are."""
 
     weights: np.ndarray  # [members]
     gains: np.ndarray  # [members]: g
@@ -161,12 +163,12 @@ class Certificate(NamedTuple):
 
     @property
     def gap(self) -> float:
-        """The most, in nats, by which other weights could raise the log-determinant; 0 for weights that are optimal."""
+        """Upper bound, in nats, on how much other weights could raise the log-determinant; 0 for optimal weights."""
         return max(0.0, float(self.gains.max()) - self.level)
 
 
 def certify(cover: Shown, ridge: float) -> Certificate | None:
-    """The certificate of a cover's weights; None where its members have no covariances."""
+    """The certificate of a cover's weights; None if its members have no covariances."""
     if cover.sigmas is None:
         return None
     mixture = np.tensordot(cover.weights, cover.sigmas, 1) + ridge * np.eye(cover.sigmas.shape[1])

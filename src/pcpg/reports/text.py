@@ -25,7 +25,7 @@ def run_labels(runs: list[RunData]) -> list[str]:
 
 
 def shown(text: str) -> str:
-    """A text as it can stand in a picture: what no letter shows, such as a control code, has no place in XML either."""
+    """A text without characters that XML forbids, such as control codes."""
     return "".join(letter if letter.isprintable() else "\ufffd" for letter in text)
 
 
@@ -58,7 +58,7 @@ def interval_text(interval: Interval | None) -> str:
 
 
 def span_text(values: Sequence[float] | np.ndarray, show: Callable[[float], str] = number) -> str:
-    """The smallest and the largest value, or the one that all share; a dash if there is none."""
+    """The smallest and largest value, or the common one; a dash if there is none."""
     if not len(values):
         return NONE
     low, high = show(min(values)), show(max(values))
@@ -79,18 +79,18 @@ def duration(seconds: float) -> str:
 
 
 def listed(words: list[str]) -> str:
-    """Words listed as in a sentence: a, b and c."""
+    """A list of words: a, b and c."""
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
 
 
 def place(run: RunData) -> str:
-    """The folder of a run as a command names it: from the current folder, where it lies inside."""
+    """The path of a run for commands, relative to the current folder if it is inside."""
     path, here = run.path, Path.cwd()
     return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
 
 
 def repeat(run: RunData) -> str:
-    """The command that makes a run again from its folder; empty for one on functions of the user's own."""
+    """The command that repeats a run from its folder; empty if it uses the user's own functions."""
     config = run.config
     if run.source:
         seeds = ["--seed", str(config["seed"]), "--seeds", str(config["seeds"])]

@@ -7,17 +7,18 @@ import shlex
 from collections import Counter
 from typing import NamedTuple
 
+import numpy as np
+
 from pcpg.algorithms import DEFAULT, ENDS, settings_of
 from pcpg.envs.adapters.names import is_on_host, is_own_function
-from pcpg.reports.read import RunData
-from pcpg.reports.reward import cover_returns, met
+from pcpg.reports.read import Record, RunData
 from pcpg.reports.statistics import solved_share
 from pcpg.reports.text import env_flags, number, place, seeds_text, span_text, steps_text
 
 CUT_SHORT = ("full", "budget")
-"""Ends of an exploration that had more to find."""
+"""Reasons that ended exploration early."""
 LEAST = 100_000
-"""Steps for another explorer."""
+"""Steps suggested for another explorer."""
 
 
 class Verdict(NamedTuple):
@@ -33,7 +34,7 @@ class Verdict(NamedTuple):
 
 
 def verdict(run: RunData) -> Verdict:
-    """What the files of a run say about it."""
+    """The verdict from the files of a run."""
     if not run.records:
         return Verdict([], "", "")
     parts = (_result(run), _reward(run), _reach(run), _end(run), _certainty(run))
@@ -63,8 +64,9 @@ def _reward(run: RunData) -> str:
     if run.is_reward_free or run.source:
         return ""
     found = met(run)
-    if found.always is not None:
-        return f"Every episode returned {number(found.always)}."
+    if found.always is not None:  # of a single mean it is not known
+        is_mean = not found.episodes and all(len(rows) < 2 for rows in run.records.values())
+        return "" if is_mean else f"Every episode returned {number(found.always)}."
     if not found.is_met:
         of = f" (0 of {found.episodes:,} episodes)" if found.episodes else ""
         is_explored = found.episodes or run.has_explored
@@ -101,7 +103,7 @@ def _reach(run: RunData) -> str:
 
 
 class Cells(NamedTuple):
-    """Grid cells of an environment."""
+    """Counts of grid cells."""
 
     seen: int
     possible: int  # those that some policy can visit
@@ -146,7 +148,7 @@ def _certainty(run: RunData) -> str:
 
 
 def _next(run: RunData) -> tuple[str, str]:
-    """What to try next, and how; empty if nothing follows."""
+    """What to try next, and how; empty if there is nothing."""
     if run.summary is None:
         return "finish the run", _resume(run)
     if run.failed:
@@ -162,7 +164,10 @@ def _next(run: RunData) -> tuple[str, str]:
     if run.solved == len(run.seeds) or set(run.ends.values()) == {"target"}:
         return "", ""
     if met(run).is_met:
-        return ("train longer", _resume(run, more=steps)) if run.solved_return is not None else ("", "")
+        least = _nothing(run, cover_returns(run))
+        is_lost = least is not None and any(value <= least + SAME for value in run.final_returns.values())
+        is_unsolved = run.solved_return is not None or (is_lost and (least or 0.0) <= 0.0)
+        return ("train longer", _resume(run, more=steps)) if is_unsolved else ("", "")
     if is_cut:
         return "explore longer", _resume(run, more=steps)
     if not run.has_explored and run.config.get("looked", {}).get("chose"):
@@ -190,7 +195,7 @@ def _again(run: RunData, name: str, steps: int, *, algo: str = "", features: str
 
 
 def _name(env: str) -> str:
-    """The name of a user's own function or class."""
+    """The name of the user's function or class."""
     return env.partition(":")[2].rpartition(".")[2].partition("#")[0]
 
 
@@ -202,3 +207,85 @@ def _resume(run: RunData, more: int = 0, *, retry: bool = False) -> str:
         return f'pcpg.resume("{place(run)}", env_fn={_name(env)}{steps})'
     words = [place(run), *(["--steps", added] if added else []), *(["--retry-failed"] if retry else [])]
     return shlex.join(["pcpg", "resume", *words, *(["--trust"] if run.needs_trust else [])])
+
+
+SAME = 1e-9
+"""Returns that differ by less are equal."""
+OFTEN = 0.1
+"""A return more common than this share may be that of episodes without reward."""
+
+
+class Met(NamedTuple):
+    """When and how often a run met its reward."""
+
+    at: dict[int, int | None]  # by seed, the steps after the first round that met it; None: none did
+    at_once: bool  # whether the first rounds met it already
+    paid: int  # number of exploration episodes that met it
+    episodes: int  # number of exploration episodes known individually
+    is_plain: bool  # whether returns distinguish episodes with and without reward
+    always: float | None  # the only return ever seen, if it is a reward or solves the task
+
+    @property
+    def is_met(self) -> bool:
+        return self.always is not None or any(at is not None for at in self.at.values())
+
+
+def met(run: RunData) -> Met:
+    """When and how often a run met its reward, from its reports and covers."""
+    episodes = cover_returns(run)
+    nothing = _nothing(run, episodes)
+    at = {seed: _first(run, seed, nothing) for seed in run.records}
+    always = nothing if not any(step is not None for step in at.values()) else None
+    always = always if always is not None and (always > 0 or run.solved) else None
+    begun = [rows[0]["env_steps"] for rows in run.records.values() if rows]
+    is_known = any("met_at" in row for rows in run.records.values() for row in rows)
+    at_once = bool(begun) and not is_known and all(step is not None and step <= max(begun) for step in at.values())
+    paid = 0 if nothing is None else int((episodes > nothing + SAME).sum())
+    return Met(at, at_once, paid, len(episodes), nothing is not None, always)
+
+
+def first_met(run: RunData) -> float | None:
+    """Median, over seeds that met the reward, of the steps until then; None if none or all did so at once."""
+    found = met(run)
+    steps = [step for step in found.at.values() if step is not None]
+    return None if run.is_reward_free or found.at_once or not found.is_plain or not steps else float(np.median(steps))
+
+
+def cover_returns(run: RunData) -> np.ndarray:
+    """The return of every episode that measured a policy of a cover."""
+    return np.concatenate([np.zeros(0), *(own for cover in run.covers.values() for own in cover.returns)])
+
+
+def _nothing(run: RunData, episodes: np.ndarray) -> float | None:
+    """The return of an episode without reward: the smallest common one, or None."""
+    if episodes.size:
+        values, counts = np.unique(episodes.round(9), return_counts=True)
+        common = values[counts >= OFTEN * len(episodes)]
+        return float(common.min()) if len(common) else None
+    first = [value for rows in run.records.values() for value in next(filter(None, map(_means, rows)), [])]
+    if not first and any("met_at" in row for rows in run.records.values() for row in rows):
+        return 0.0  # a learner that says by itself whether it met the reward
+    return min(first) if first else None
+
+
+def _means(row: Record) -> list[float]:
+    return [row[name] for name in ("return", "train/return") if row.get(name) is not None]
+
+
+def _first(run: RunData, seed: int, nothing: float | None) -> int | None:
+    """The steps after the first round of a seed whose return is above that of an episode without reward."""
+    rows = run.records[seed]
+    if nothing is None:
+        return rows[0]["env_steps"] if rows else None
+    known = iter(run.covers[seed].returns if seed in run.covers else ())
+    if rows and rows[-1].get("met_at", -1) >= 0:  # as the learner knows it
+        return rows[-1]["met_at"]
+    explored = [row["env_steps"] for row in rows if row.get("phase") == "explore"]
+    if run.ends.get(seed) == "found" and explored:  # in episodes that measured no policy
+        rows = [*rows[: len(explored) - 1], {"env_steps": explored[-1], "return": np.inf}]
+    for row in rows:
+        own = next(known, np.zeros(0)) if row.get("phase") == "explore" else np.zeros(0)
+        if max([*_means(row), *own], default=-np.inf) > nothing + SAME:
+            return row["env_steps"]
+    is_met = rows and run.final_returns.get(seed, -np.inf) > nothing + SAME
+    return rows[-1]["env_steps"] if is_met else None

@@ -19,7 +19,7 @@ from pcpg.runs.folder import ENVIRONMENT, Notice, RunFolder
 
 COLOURS = "viridis"  # lightness grows with the value: readable without colour
 STACKED = 12
-"""Columns from which on the panels of a picture lie one below the other."""
+"""From this number of columns on, panels are stacked vertically."""
 
 
 class Tile(NamedTuple):
@@ -45,7 +45,7 @@ class Grid(NamedTuple):
 
     @property
     def is_upside_down(self) -> bool:
-        """Rows of a signed quantity, as a velocity, have the least value at the bottom."""
+        """Rows of a signed quantity, such as a velocity, have the smallest value at the bottom."""
         return self.cells.rows[0].startswith("-")
 
     def sheet(self, values: np.ndarray) -> np.ndarray:
@@ -60,7 +60,7 @@ class Grid(NamedTuple):
 
 
 def grid_of(run: RunData, seed: int) -> Grid | None:
-    """How the visits of a seed are laid out; None where the environment has no grid cells."""
+    """The layout of the visits of a seed; None if the environment has no grid cells."""
     env = run.env
     if env is None or env.cells is None:
         return None
@@ -76,7 +76,7 @@ def cover_tiles(cover: Shown, grid: Grid) -> list[Tile]:
 
 
 def baseline_tiles(run: RunData, seed: int, grid: Grid, most: int = 8) -> list[Tile]:
-    """The visits of the newest policy after some of the rounds of a run without a cover, evenly chosen."""
+    """The visits of the newest policy after some evenly spaced rounds of a run without a cover."""
     rounds = [record for record in run.records.get(seed, []) if record.get("cells")]
     picked = np.unique(np.linspace(0, len(rounds) - 1, min(most, len(rounds))).round().astype(int)) if rounds else []
     return [
@@ -136,7 +136,7 @@ def _tile(shares: np.ndarray, grid: Grid, title: str, detail: str) -> Tile:
 
 
 def _said(shares: np.ndarray, grid: Grid, what: str) -> str:
-    """What can be seen: how much was visited, and where most."""
+    """The text alternative: how much was visited, and where most."""
     panels, rows, columns = grid.cells
     reachable = max(int(grid.open.sum()), 1)
     visited = int(np.count_nonzero(shares))
@@ -147,7 +147,7 @@ def _said(shares: np.ndarray, grid: Grid, what: str) -> str:
 
 
 def _png(sheet: np.ndarray) -> str:
-    """A pixel a cell; closed cells are transparent, so the page shows through."""
+    """One pixel per cell; closed cells are transparent."""
     import matplotlib
     from PIL import Image
 
@@ -161,7 +161,7 @@ def _png(sheet: np.ndarray) -> str:
 
 
 def _label(axis: Any, grid: Grid) -> None:
-    """Names of rows and columns where they fit, and of panels where there are several."""
+    """Label rows and columns if the names fit, and panels if there are several."""
     panels, rows, columns = grid.cells
     step_y, step_x = len(rows) + 1, len(columns) + 1
     row_names = rows[::-1] if grid.is_upside_down else rows
@@ -188,7 +188,7 @@ def _label(axis: Any, grid: Grid) -> None:
 
 
 def _some(count: int, most: int) -> list[int]:
-    """Places for at most so many labels."""
+    """Positions for at most so many labels."""
     return list(range(0, count, -(-count // most)))
 
 
@@ -212,12 +212,12 @@ class CoverVisits:
 
     @property
     def covered(self) -> float:
-        """Share of all grid cells that some member visited; 0 if there are none."""
+        """Share of all grid cells visited by any member; 0 without cells."""
         return float(np.mean(self.counts.sum(axis=0) > 0)) if self.grid.size else 0.0
 
 
 def read_visits(folder: RunFolder, seed: int, notice: Notice = lambda text: None) -> CoverVisits:
-    """The visits of one seed's cover, from the member files of a run; an empty grid where no grid cells are counted.
+    """The visits of one seed's cover, from the member files of a run; an empty grid without grid cells.
 
     Creates no external environment. Calls `notice` if the newest checkpoint cannot be used.
     """
@@ -234,6 +234,8 @@ def read_visits(folder: RunFolder, seed: int, notice: Notice = lambda text: None
         settings = settings_of(folder.config)
         if settings is None or not settings.leaves:
             raise NotARun(f"{folder.path} holds no cover: {folder.config['algo']} does not build one")
+        if folder.is_finished:
+            raise NotARun(f"{folder.path} holds no cover: with its settings {folder.config['algo']} keeps none")
         raise NotARun(f"{folder.path}: the cover of seed {seed} is still empty")
     with understood(folder.cover):
         counts = (

@@ -24,7 +24,7 @@ MOST_HEADER = 1 << 24
 
 
 def write_arrays(path: Path | str, arrays: Mapping[str, np.ndarray]) -> str:
-    """Write `arrays` to `path`, whole or not at all; the sha256 of the file."""
+    """Write `arrays` to `path` atomically; returns the sha256 of the file."""
     data = encode_arrays(arrays)
     write_file(Path(path), data)
     return hashlib.sha256(data).hexdigest()
@@ -33,7 +33,7 @@ def write_arrays(path: Path | str, arrays: Mapping[str, np.ndarray]) -> str:
 def read_arrays(path: Path | str, sha256: "str | tuple[int, str] | None" = None) -> dict[str, np.ndarray]:
     """The arrays at `path` in order of name; with `sha256`, only if not one byte has changed.
 
-    With the length in bytes before the sha256, a longer file is not even read.
+    If a length in bytes is given too, a longer file is not even read.
     """
     path = Path(path)
     size, sha256 = (None, sha256) if sha256 is None or isinstance(sha256, str) else sha256
@@ -70,7 +70,7 @@ def _storable(name: str, value: Any) -> np.ndarray:
 
 
 def _declared_length(path: Path) -> int | None:
-    """How long a file says that it is, where it is longer than a file without a header could be; None: short enough."""
+    """The length that a file claims, if it exceeds that of a file without a header; None: short enough."""
     head, size = read_head(path, 8)
     if size <= MOST_HEADER:
         return None
@@ -93,7 +93,7 @@ def _why_cut(data: bytes) -> str | None:
 
 
 def _said_length(head: bytes) -> int | None:
-    """How long a file is by its header; None where that says nothing."""
+    """The length of a file according to its header, or None if the header does not say."""
     try:
         entries = json.loads(head[8:]).items()
         return len(head) + max(

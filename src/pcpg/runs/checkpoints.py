@@ -1,4 +1,4 @@
-"""Checkpoints: step-numbered folders that are whole or not there, the last few kept."""
+"""Checkpoints: step-numbered folders, written atomically; the last few are kept."""
 
 import contextlib
 import dataclasses
@@ -42,10 +42,10 @@ class Checkpoint:
 def save(
     root: Path | str, step: int, arrays: Mapping[str, np.ndarray], state: Mapping[str, object], keep: int = 2
 ) -> Path:
-    """Write a checkpoint as the newest under `root` and remove all but the last `keep`; its folder.
+    """Write the newest checkpoint under `root` and remove all but the last `keep`; returns its folder.
 
-    The caller must hold the lock of the run. Checkpoints of later steps are removed as well: a run that
-    went back to an earlier step has left them behind.
+    The caller must hold the lock of the run. Checkpoints of later steps are removed too: they are left over if a run
+    went back to an earlier step.
     """
     root = Path(root)
     if not isinstance(step, int) or isinstance(step, bool) or step < 0:
@@ -105,7 +105,7 @@ def load_latest(root: Path | str, check: Callable[[Checkpoint], None] = lambda c
 
 
 def steps(root: Path | str) -> list[int]:
-    """The steps that have a checkpoint under `root`, whole or not, in order."""
+    """The steps with a checkpoint under `root`, intact or not, in order."""
     root = Path(root)
     is_there = root.is_dir() and not root.is_symlink()
     names = [path.name for path in root.iterdir() if path.is_dir() and not path.is_symlink()] if is_there else []
@@ -130,7 +130,7 @@ def _write(target: Path, step: int, data: bytes, state: Mapping[str, object]) ->
 
 
 def _is_same(target: Path, aside: Path) -> bool:
-    """Whether a whole checkpoint with the same content is there already: the seals decide."""
+    """Whether an intact checkpoint with the same content is already there, judged by the seals."""
     try:
         load(target.parent, int(target.name))
     except RunError:
@@ -157,7 +157,5 @@ def _remove(folder: Path) -> None:
 def _what_stays(root: Path) -> str:
     with contextlib.suppress(RunError, OSError):
         latest = load_latest(root)
-        return (
-            "there was no earlier checkpoint" if latest is None else f"the last good checkpoint {latest.step} is kept"
-        )
-    return "there was no good earlier checkpoint"
+        return "there is no earlier checkpoint" if latest is None else f"the last good checkpoint {latest.step} is kept"
+    return "there is no intact earlier checkpoint"

@@ -1,4 +1,4 @@
-"""Durable files: written aside, synced, renamed; and the lock that keeps a run folder to one writer.
+"""Durable files: written aside, synced, renamed.
 
 Every file that a command is given or finds is opened here. A folder may come from anybody, so nothing in it is
 followed out of it: what is opened must be a plain file, neither a link nor a pipe nor a device, and not larger than a
@@ -7,20 +7,17 @@ file of its kind can be.
 
 import contextlib
 import errno
-import importlib
 import os
 import shutil
 import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 from pcpg.machine import free_memory
-from pcpg.runs.errors import DamagedFile, DiskFull, FolderInUse, RunError
+from pcpg.runs.errors import DamagedFile, DiskFull, RunError
 
 CLOSE_ON_EXEC = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)  # Windows has the second alone
 TEMPORARY = ".tmp-"
-LOCK = ".lock"
 
 MOST_BYTES = {".json": 1 << 24, ".toml": 1 << 24, ".py": 1 << 24, ".jsonl": 1 << 28}
 """The largest files that are read, by how their names end; others may take half of the free memory."""
@@ -76,7 +73,7 @@ def write_file(path: Path, data: bytes, *, settled: bool = True) -> None:
 def append(path: Path, data: bytes) -> None:
     """Append `data` to `path`, all of it or nothing."""
     with writing(path):
-        descriptor = _open_plain(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        descriptor = open_plain(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         try:
             length = os.fstat(descriptor).st_size
             try:
@@ -92,7 +89,7 @@ def append(path: Path, data: bytes) -> None:
 def truncate(path: Path, length: int) -> None:
     """Cut `path` to its first `length` bytes, durably."""
     with writing(path):
-        descriptor = _open_plain(path, os.O_WRONLY)
+        descriptor = open_plain(path, os.O_WRONLY)
         try:
             os.ftruncate(descriptor, length)
             os.fsync(descriptor)
@@ -103,7 +100,7 @@ def truncate(path: Path, length: int) -> None:
 def sync_file(path: Path) -> None:
     """Wait until what was written to `path` would survive a power cut."""
     with writing(path):
-        _sync(_open_plain(path, os.O_RDONLY))
+        _sync(open_plain(path, os.O_RDONLY))
 
 
 def sync_folder(path: Path) -> None:
@@ -135,7 +132,7 @@ def reading(path: Path) -> Iterator[None]:
 
 def read_file(path: Path, most: int | None = None) -> bytes:
     """The bytes of `path`, of which there may be `most`; `DamagedFile` where they cannot be read."""
-    with reading(path), open(_open_plain(path, os.O_RDONLY), "rb") as file:
+    with reading(path), open(open_plain(path, os.O_RDONLY), "rb") as file:
         size, limit = os.fstat(file.fileno()).st_size, largest(path) if most is None else most
         if size > limit:
             raise DamagedFile(path, f"too large: {size:,} bytes, expected at most {limit:,}")
@@ -166,7 +163,7 @@ def _copy(source: Path, target: Path, leave: frozenset[str], depth: int) -> None
                 _copy(source / name, target / name, frozenset(), depth - 1)
         return
     with reading(source):
-        descriptor = _open_plain(source, os.O_RDONLY)
+        descriptor = open_plain(source, os.O_RDONLY)
     with open(descriptor, "rb") as read, open(target, "xb") as written:
         shutil.copyfileobj(read, written)
         written.flush()
@@ -175,7 +172,7 @@ def _copy(source: Path, target: Path, leave: frozenset[str], depth: int) -> None
 
 def read_head(path: Path, count: int) -> tuple[bytes, int]:
     """The first bytes of a file, and how many it has."""
-    with reading(path), open(_open_plain(path, os.O_RDONLY), "rb") as file:
+    with reading(path), open(open_plain(path, os.O_RDONLY), "rb") as file:
         return file.read(count), os.fstat(file.fileno()).st_size
 
 
@@ -255,10 +252,12 @@ def _kind(mode: int) -> str:
 
 
 def _what(mode: int) -> str:
+    if stat.S_ISDIR(mode):
+        return "is a folder, expected a file"
     return f"is {_kind(mode)}, not a plain file, and is not followed; remove it if it is not yours"
 
 
-def _open_plain(path: Path, flags: int) -> int:
+def open_plain(path: Path, flags: int) -> int:
     """A descriptor of a plain file, made where the flags say so; `DamagedFile` for anything else of that name."""
     try:
         descriptor = os.open(path, flags | _SAFELY, 0o666)
@@ -285,34 +284,6 @@ def remove_leftovers(folder: Path) -> None:
                 shutil.rmtree(path)
             else:
                 path.unlink()
-
-
-@contextlib.contextmanager
-def hold_lock(folder: Path) -> Iterator[None]:
-    """Keep every other process out of `folder` while inside; the kernel lets go when the process dies."""
-    with writing(folder / LOCK):
-        descriptor = _open_plain(folder / LOCK, os.O_RDWR | os.O_CREAT)
-    try:
-        with writing(folder / LOCK):
-            try:
-                _lock(descriptor)
-            except (BlockingIOError, PermissionError) as error:
-                raise FolderInUse(f"{folder}: another process is writing to this run folder") from error
-        # The file stays afterwards: removing it would let two processes lock two files of the same name.
-        yield
-    finally:
-        os.close(descriptor)
-
-
-def _lock(descriptor: int) -> None:
-    """Lock an open file or refuse at once; with the system's own means, which differ."""
-    try:
-        posix: Any = importlib.import_module("fcntl")
-    except ImportError:  # Windows
-        windows: Any = importlib.import_module("msvcrt")
-        windows.locking(descriptor, windows.LK_NBLCK, 1)
-        return
-    posix.flock(descriptor, posix.LOCK_EX | posix.LOCK_NB)
 
 
 def _write_new(path: Path, data: bytes) -> None:

@@ -1,4 +1,4 @@
-"""JSON files that notice when they were cut or altered, and say which versions wrote them."""
+"""Sealed JSON files: truncation and changes are detected, and each records the versions that wrote it."""
 
 import functools
 import hashlib
@@ -22,11 +22,11 @@ library takes a newer file for a damaged one."""
 
 
 MOST_NESTED = 64
-"""Levels of objects and lists in a file; those that the library writes have a handful."""
+"""Most levels of nesting in a file; the library itself writes a handful."""
 
 
 class Document(NamedTuple):
-    """What a JSON file holds, and the versions that wrote it."""
+    """The content of a JSON file, and the versions that wrote it."""
 
     content: Json
     versions: dict[str, str]
@@ -69,7 +69,7 @@ def read_document(path: Path, data: bytes) -> Document:
 
 
 def read_object(path: Path, most: int | None = None) -> Json:
-    """The JSON object in a file without a seal; `DamagedFile` where there is none."""
+    """The JSON object in a file without a seal; raises `DamagedFile` if there is none."""
     try:
         return parse_object(read_file(path, most))
     except ValueError as error:
@@ -77,7 +77,7 @@ def read_object(path: Path, most: int | None = None) -> Json:
 
 
 def plain(value: object, where: str) -> Any:
-    """`value` as JSON can hold it exactly, or `BadValue` naming the place: NaN and infinity are refused."""
+    """`value` in a form that JSON stores exactly; raises `BadValue` with the place of NaN or infinity."""
     if isinstance(value, np.generic | np.ndarray):
         value = value.tolist()
     if value is None or isinstance(value, bool | str):
@@ -102,7 +102,7 @@ def plain(value: object, where: str) -> Any:
 
 
 def parse_object(data: bytes) -> Json:
-    """The JSON object in `data`, or `ValueError`: anything else, NaN and infinity included."""
+    """The JSON object in `data`; raises `ValueError` for anything else, including NaN and infinity."""
     try:
         value = json.loads(data.decode("ascii"), parse_constant=_refuse_constant, parse_float=_finite, parse_int=_whole)
     except RecursionError as error:
@@ -122,7 +122,7 @@ def _version(package: str) -> str:
 
 
 def versions() -> dict[str, str]:
-    """The versions of what computes a run, and the platform: what bit-equality depends on."""
+    """The platform and the package versions that bit-equality depends on."""
     packages = ("pcpg", "jax", "jaxlib", "equinox", "optax", "numpy")
     return {
         "python": platform.python_version(),
@@ -152,7 +152,7 @@ def _whole(text: str) -> int:
 
 
 def _refuse_nested(value: Json) -> None:
-    """Raise where nothing but the limit of Python's stack would end a walk through it."""
+    """Refuse nesting so deep that walking it would overflow Python's stack."""
     level: list[Any] = [value]
     for _ in range(MOST_NESTED):
         inside = [one for part in level for one in (part.values() if isinstance(part, dict) else part)]
@@ -177,11 +177,11 @@ def _why_unreadable(data: bytes, error: ValueError) -> str:
 NUMBER = (int, float, type(None))
 SEEDS: dict[str, tuple[type, ...]] = {"seeds": (int,), "env_steps": (int,), "policies": (int,), "ended": (str,)}
 SEEDS |= {"final_return": NUMBER, "best_return": NUMBER}
-"""Entries of a summary that have a value for each seed, by the types of the values."""
+"""Entries of a summary with one value per seed, and the types of the values."""
 
 
 def check_summary(path: Path, summary: Json, seeds: int) -> Json:
-    """A summary whose entries, as far as it has them, are those of so many seeds; `DamagedFile` for any other."""
+    """The summary, if its entries fit the number of seeds; otherwise raises `DamagedFile`."""
     for name, kinds in SEEDS.items():
         found = summary.get(name, [])
         if name in summary and not (is_list_of(found, *kinds) and len(found) == seeds):
@@ -194,7 +194,7 @@ def check_summary(path: Path, summary: Json, seeds: int) -> Json:
 
 
 def check_state(path: Path, state: Json) -> None:
-    """Raise `DamagedFile` unless a checkpoint says what it belongs to in the way that checkpoints do."""
+    """Raise `DamagedFile` unless the state of a checkpoint is complete."""
     if not is_list_of(state.get("members", []), str):
         raise DamagedFile(path, "it does not list the members of the cover")
     lines = state.get("metrics")
@@ -209,7 +209,7 @@ def check_state(path: Path, state: Json) -> None:
 
 
 def is_list_of(value: Any, *kinds: type) -> bool:
-    """Whether a value is a list of values of these very types: True is no integer."""
+    """Whether a value is a list of exactly these types; True is not an integer."""
     return isinstance(value, list) and all(type(one) in kinds for one in value)
 
 
@@ -220,6 +220,6 @@ def _check_failed(path: Path, content: Json) -> None:
 
 
 def is_number(record: Json, name: str, kind: type) -> bool:
-    """Whether an entry is a number; a return may be none, where no episode ended."""
+    """Whether an entry is a number; a return may be null if no episode ended."""
     value = record[name]
     return (value is None and name == "return") or (isinstance(value, kind | int) and not isinstance(value, bool))

@@ -10,11 +10,11 @@ class RunError(Exception):
 
 
 class BadValue(RunError):
-    """A value that the files of a run cannot hold exactly."""
+    """A value that run files cannot store exactly."""
 
 
 class DoesNotFit(RunError):
-    """Stored arrays that differ in names, shapes or dtypes from the tree they should fill."""
+    """Stored arrays whose names, shapes or dtypes do not match the tree to restore."""
 
 
 class FolderTaken(RunError):
@@ -34,7 +34,7 @@ class NotARun(RunError):
 
 
 class MissingExtra(RunError):
-    """A missing package that an extra of pcpg installs."""
+    """A missing package, installed by an extra of pcpg."""
 
     def __init__(self, extra: str, what: str) -> None:
         super().__init__(extra, what)
@@ -59,7 +59,7 @@ class MemoryFull(RunError):
 
 
 class DamagedFile(RunError):
-    """A file that is missing, cut short, altered, or not what its name says."""
+    """A file that is missing, truncated, altered, or of the wrong kind."""
 
     def __init__(self, path: Path | str, cause: str) -> None:
         super().__init__(str(path), cause)
@@ -81,7 +81,7 @@ def understood(path: Path) -> Iterator[None]:
 
 
 class OtherVersion(RunError):
-    """A whole file in a format that this version of the library does not read."""
+    """An intact file in a format that this version cannot read."""
 
     def __init__(self, path: Path | str, found: object, expected: int) -> None:
         super().__init__(str(path), found, expected)

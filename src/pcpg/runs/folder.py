@@ -12,9 +12,10 @@ from pcpg.config import Json
 from pcpg.runs import checkpoints as saved
 from pcpg.runs import disk
 from pcpg.runs.arrays import encode_arrays, read_arrays, write_arrays
-from pcpg.runs.disk import LOCK, TEMPORARY, exists, make_folder, read_file, remove_leftovers, writing
+from pcpg.runs.disk import TEMPORARY, exists, make_folder, read_file, remove_leftovers, writing
 from pcpg.runs.documents import check_state, check_summary, plain, read_document, write_json
 from pcpg.runs.errors import BadValue, DamagedFile, FolderTaken, NotARun, RunError
+from pcpg.runs.lock import LOCK, hold_lock
 from pcpg.runs.manifest import (
     MANIFEST,
     Manifest,
@@ -30,26 +31,36 @@ CONFIG = "config.json"
 ENVIRONMENT = "environment.json"
 SUMMARY = "summary.json"
 MADE_HERE = "made-here"
-"""The note in a run folder that this user made it, on a module that is still the same."""
+"""Records that this user created the run, with the hash of its module."""
 PARTS = (
     *(CONFIG, ENVIRONMENT, SUMMARY, MANIFEST, "metrics.jsonl", "timings.jsonl", "policy.safetensors"),
     *(MADE_HERE, "features.safetensors", "wandb.json", "report.html", "cover", "checkpoints", "tensorboard", LOCK),
 )
-"""Every name in a run folder that the library reads or writes."""
+"""All names in a run folder that the library reads or writes."""
 
 ENTRIES: dict[str, type] = {"env": str, "algo": str, "agent": dict, "env_options": dict, "seed": int, "seeds": int}
-"""Entries of the config that readers use without asking."""
+"""Entries that every config must have."""
 
 Notice = Callable[[str], None]
 """Receives notices for the user."""
 
 MOST_SEEDS = 100_000
-"""Of one run: more are a mistake, and would take the memory of the machine before any work."""
+"""Most seeds of one run; more are a mistake and would exhaust memory before any work."""
+
+
+class Place:
+    """A file or folder of a run, by its name."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __get__(self, run: "RunFolder", _: object = None) -> Path:
+        return run.path / self.name
 
 
 @dataclasses.dataclass(frozen=True)
 class RunFolder:
-    """A run on disk: where it is, its config, the versions that started it, and what ties its files together."""
+    """A run on disk: its path, config and manifest, and the versions that started it."""
 
     path: Path  # absolute: an environment may change the current folder
     config: Json
@@ -58,13 +69,20 @@ class RunFolder:
     damage: DamagedFile | None = None
     name: str = ""  # the path as the user wrote it
 
+    cover = Place("cover")  # a folder with a file per member of the cover
+    checkpoints = Place("checkpoints")
+    metrics = Place("metrics.jsonl")  # the reproducible reports
+    timings = Place("timings.jsonl")  # these differ from run to run
+    policy = Place("policy.safetensors")  # the final one
+    features = Place("features.safetensors")  # of a feature map that has arrays
+
     @classmethod
     def create(cls, path: Path | str, config: Mapping[str, object]) -> "RunFolder":
-        """A new run at `path`, refused if anything else is there already."""
+        """Create a run at `path`; refused if anything else is already there."""
         path, content = Path(path), plain(config, "config")
         _refuse_taken(path, content)
         make_folder(path)
-        with disk.hold_lock(path):
+        with hold_lock(path):
             # Again, now that no other process can come between the look and the write.
             _refuse_taken(path, content)
             remove_leftovers(path)
@@ -73,10 +91,10 @@ class RunFolder:
 
     @classmethod
     def open(cls, path: Path | str) -> "RunFolder":
-        """The run at `path`, for reading; changes nothing."""
+        """Open the run at `path` for reading; changes nothing."""
         path = Path(path)
         if not disk.is_folder(path):
-            raise NotARun(f"{path}: no such folder")
+            raise NotARun(f"{path}: {'a file, not a run folder' if exists(path) else 'no such folder'}")
         if not exists(path / CONFIG):
             raise NotARun(f"{path} is not a run folder: it holds no {CONFIG}")
         disk.refuse_strange(path, PARTS)
@@ -97,18 +115,18 @@ class RunFolder:
         return dataclasses.replace(run, manifest=manifest)
 
     def check_entries(self) -> None:
-        """Raise unless the config has what every run of the library has."""
+        """Raise unless the config has the entries that every run has."""
         missing = [name for name in ENTRIES if name not in self.config]
         if missing:
             raise DamagedFile(self.path / CONFIG, f"not the config of a run: {missing[0]!r} is missing")
 
     @property
     def is_sealed(self) -> bool:
-        """Whether all files are tied together by a manifest, or nothing is there yet that could be."""
+        """Whether the run has a manifest, or no checkpoint that would need one."""
         return self.manifest is not None or not exists(self.checkpoints)
 
     def seal(self, name: str) -> Seal | None:
-        """The seal of one of its files; None in a run that has none. `DamagedFile` where there should be one."""
+        """The seal of a file, or None in an unsealed run; raises `DamagedFile` if the seal is missing."""
         if self.damage is not None:
             raise self.damage
         if self.manifest is None or name == "wandb.json":  # which changes while nothing else does
@@ -119,54 +137,24 @@ class RunFolder:
         return found
 
     def write_manifest(self, manifest: Manifest, *, settled: bool = True) -> None:
-        """Tie the files of the run together, as they are now; `settled` is that of `write_file`."""
+        """Write the manifest of the files as they are now; `settled` as in `write_file`."""
         write_manifest(self.path, manifest, settled=settled)
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
-        """Keep every other process from training into this folder; first remove what a killed one left."""
-        with disk.hold_lock(self.path):
+        """Lock this folder against other processes, and remove the leftovers of killed ones."""
+        with hold_lock(self.path):
             for folder in (self.path, self.cover, self.checkpoints):
                 remove_leftovers(folder)
             yield
 
     @property
-    def cover(self) -> Path:
-        """The folder with a file per member of the cover."""
-        return self.path / "cover"
-
-    @property
-    def checkpoints(self) -> Path:
-        """The folder of checkpoints."""
-        return self.path / "checkpoints"
-
-    @property
-    def metrics(self) -> Path:
-        """The reproducible reports."""
-        return self.path / "metrics.jsonl"
-
-    @property
-    def timings(self) -> Path:
-        """The timings, which differ from run to run."""
-        return self.path / "timings.jsonl"
-
-    @property
-    def policy(self) -> Path:
-        """The arrays of the final policy."""
-        return self.path / "policy.safetensors"
-
-    @property
-    def features(self) -> Path:
-        """The arrays of the feature map, where it has any."""
-        return self.path / "features.safetensors"
-
-    @property
     def is_finished(self) -> bool:
-        """Whether the run came to its end: the manifest, where there is one, is the last file written."""
+        """Whether the run is finished: the manifest, if there is one, is written last."""
         return exists(self.path / SUMMARY) if self.manifest is None else self.manifest.finished
 
     def write_summary(self, summary: Mapping[str, object]) -> None:
-        """Write the summary, and with it mark the run as finished."""
+        """Write the summary, which marks the run as finished."""
         self.write_json(SUMMARY, summary)
 
     def read_summary(self) -> Json:
@@ -176,15 +164,15 @@ class RunFolder:
         return check_summary(self.path / SUMMARY, self.read_json(SUMMARY), self.config.get("seeds", 1))
 
     def read_arrays(self, path: Path) -> dict[str, np.ndarray]:
-        """The arrays in one of its files, which must be as the manifest has it, where there is one."""
+        """The arrays in one of its files, checked against the manifest if there is one."""
         return read_arrays(path, self.seal(path.relative_to(self.path).as_posix()))
 
     def write_json(self, name: str, content: Mapping[str, object]) -> None:
-        """Write `content` to the file `name` of the folder, whole or not at all."""
+        """Write `content` to the file `name` of the folder, atomically."""
         write_json(self.path / name, content)
 
     def read_json(self, name: str) -> Json:
-        """The content that `write_json` wrote to the file `name`; where the manifest knows it, that file alone."""
+        """The content of the file `name`, checked against the manifest if it is listed there."""
         path, seal = self.path / name, self.seal(name)
         return read_document(path, read_file(path) if seal is None else check_seal(path, seal)).content
 
@@ -290,7 +278,7 @@ class RunFolder:
 
 
 def _check_config(path: Path, config: Json) -> None:
-    """Raise unless a config has what everybody asks of it, each of its kind."""
+    """Raise unless a config has all required entries, with the right types."""
     wrong = [name for name, kind in ENTRIES.items() if name in config and type(config[name]) is not kind]
     if wrong:
         name = wrong[0]
@@ -300,7 +288,7 @@ def _check_config(path: Path, config: Json) -> None:
 
 
 def _refuse_taken(path: Path, config: Mapping[str, object]) -> None:
-    """Raise unless `path` is free, or holds no more than a killed creation of a run left there."""
+    """Raise unless `path` is free, or holds only the leftovers of a run killed while it was created."""
     if exists(path) and not disk.is_folder(path):
         raise FolderTaken(f"{path} is a file: choose another --out")
     if exists(path / CONFIG):
@@ -330,7 +318,7 @@ def _why_taken(path: Path, config: Mapping[str, object]) -> str:
 
 
 def differences(there: Json, here: Mapping[str, object]) -> str:
-    """The settings in which two configs differ, the first eight in words; empty where none does."""
+    """The first eight settings in which two configs differ, in words; empty if there is none."""
     old, new = dict(_flat(there)), dict(_flat(here))
     names = sorted(name for name in old.keys() | new.keys() if old.get(name) != new.get(name))
     found = [f"{name} is {old.get(name, 'not set')} there, {new.get(name, 'not set')} here" for name in names]

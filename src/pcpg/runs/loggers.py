@@ -1,7 +1,7 @@
 """Loggers for TensorBoard and Weights & Biases: reports under the names that CleanRL gave them, by environment steps.
 
-The reports in metrics.jsonl are the truth. A logger opened for a run that has reports already, because it was resumed
-or was not logged so far, receives them all, each once.
+metrics.jsonl is the source of truth. If a run already has reports, because it was resumed or was not logged before, a
+new logger receives each of them once.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ from pcpg.runs.errors import BadValue, DamagedFile, MissingExtra
 from pcpg.runs.folder import RunFolder
 from pcpg.runs.metrics import Logger, read_metrics
 
-# Names of metrics.jsonl that CleanRL has another name for, or that have a better place than `losses/`.
+# Metrics that CleanRL calls something else, or that do not belong under `losses/`.
 NAMES = {
     "return": "charts/episodic_return",
     "coverage": "charts/coverage",
@@ -37,7 +37,7 @@ NOT_METRICS = ("step", "seed", "round", "phase", "env_steps", "cells")
 
 
 def named(record: Mapping[str, object]) -> dict[str, float]:
-    """The numbers of a report under the names that dashboards use."""
+    """The numbers of a report under the usual dashboard names."""
     numbers = {name: value for name, value in record.items() if isinstance(value, int | float)}
     return {
         NAMES.get(name, name.replace("train/", "losses/")): float(value)
@@ -59,10 +59,10 @@ class _Speed:
 
 
 class _Dashboard:
-    """Receives reports under dashboard names, starting with those already in metrics.jsonl."""
+    """Receives reports under dashboard names, including those already in metrics.jsonl."""
 
     def catch_up(self, folder: RunFolder) -> None:
-        """Send what is in metrics.jsonl."""
+        """Send the reports in metrics.jsonl."""
         self.speed = _Speed()
         for record in read_metrics(folder.metrics) if exists(folder.metrics) else []:
             self.send(record, named(record))
@@ -102,9 +102,9 @@ class TensorBoard(_Dashboard):
 
 
 class WeightsAndBiases(_Dashboard):
-    """A W&B run for each seed, in one group; works offline as W&B does (WANDB_MODE=offline), project WANDB_PROJECT.
+    """One W&B run per seed, in one group. W&B's own variables apply, such as WANDB_MODE=offline and WANDB_PROJECT.
 
-    wandb.json in the run folder keeps the ids and what has been sent, so a resumed run sends nothing twice.
+    wandb.json in the run folder records the ids and what was sent, so a resumed run sends nothing twice.
     """
 
     FILE = "wandb.json"
@@ -157,7 +157,7 @@ PACKAGES = {
 
 
 def check_loggers(wanted: Iterable[str | Logger]) -> None:
-    """Refuse an unknown name, and one whose package is not installed, before any work."""
+    """Refuse unknown names and missing packages before any work."""
     for name in wanted:
         if callable(getattr(name, "write", None)):
             continue
@@ -168,7 +168,7 @@ def check_loggers(wanted: Iterable[str | Logger]) -> None:
 
 @contextlib.contextmanager
 def opened(wanted: Iterable[str | Logger], folder: RunFolder) -> Iterator[tuple[Logger, ...]]:
-    """Loggers by name or as they are, for a run; those made here are closed at the end."""
+    """The loggers of a run, made from their names if necessary; those made here are closed at the end."""
     wanted = tuple(wanted)
     check_loggers(wanted)
     with contextlib.ExitStack() as stack:
@@ -181,7 +181,7 @@ def opened(wanted: Iterable[str | Logger], folder: RunFolder) -> Iterator[tuple[
 
 
 def _without_paths(config: Json) -> dict[str, object]:
-    """A config as it may leave the machine: of the folder whose cover is exploited its name, and not where it lies."""
+    """A config without local paths, to be sent elsewhere: only the name of a source folder is kept."""
     source = config.get("source") or {}
     return {**config, "source": source | {"run": Path(str(source["run"])).name}} if "run" in source else dict(config)
 

@@ -1,9 +1,9 @@
-"""The manifest of a run: one file with checksums of all others, so no loss or change goes unnoticed.
+"""The manifest of a run: checksums of all other files, so that every loss or change is noticed.
 
-It is written last, after each checkpoint and at the end, whole or not at all, and says of every file how long it is and
-what its sha256 is; of reports, which grow by lines, that of the first so many bytes. A run that is killed between a
-checkpoint and its manifest has a checkpoint that is newer: that one has a seal of its own. So may a run after a power
-cut: what a round costs is one sync of the manifest's content, and its name is synced when the run is finished.
+It is written last, atomically, after each checkpoint and at the end, and lists the length and sha256 of every file; for
+reports, which grow line by line, those of a prefix. If a run is killed between a checkpoint and its manifest, the
+checkpoint is newer, but it has its own seal. The same may happen after a power cut: a round syncs only the content of
+the manifest, and its name is synced when the run is finished.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ MANIFEST = "manifest.json"
 
 
 class Seal(NamedTuple):
-    """How long a file is, or the part of it that counts, and the sha256 of that."""
+    """The length and sha256 of a file, or of the prefix that counts."""
 
     length: int
     sha256: str
@@ -31,7 +31,7 @@ class Seal(NamedTuple):
 
 
 class Manifest(NamedTuple):
-    """What a run consisted of when its newest checkpoint was whole."""
+    """The files of a run as of its newest complete checkpoint."""
 
     step: int
     finished: bool
@@ -40,7 +40,7 @@ class Manifest(NamedTuple):
 
 
 def write_manifest(folder: Path, manifest: Manifest, *, settled: bool = True) -> None:
-    """Write the manifest of a run folder; `settled` is that of `write_file`."""
+    """Write the manifest of a run folder; `settled` as in `write_file`."""
     tables = {
         name: {file: list(seal) for file, seal in sorted(getattr(manifest, name).items())}
         for name in ("files", "lines")
@@ -49,7 +49,7 @@ def write_manifest(folder: Path, manifest: Manifest, *, settled: bool = True) ->
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """The manifest of a run folder; `DamagedFile` where it is missing or not one."""
+    """The manifest of a run folder; raises `DamagedFile` if it is missing or invalid."""
     path = folder / MANIFEST
     content = read_json(path).content
     try:
@@ -71,12 +71,12 @@ def _seals(table: Mapping[str, tuple[int, str]]) -> dict[str, Seal]:
 
 
 def check_seal(path: Path, seal: Seal) -> bytes:
-    """The bytes of a file that must be as long as its seal says and have its sha256."""
+    """The bytes of a file, checked against its seal."""
     return check_bytes(path, read_file(path, seal.length), seal)
 
 
 def check_bytes(path: Path, data: bytes, seal: Seal) -> bytes:
-    """The bytes themselves, if they are those of the seal."""
+    """The bytes, checked against the seal."""
     if len(data) > seal.length:
         raise DamagedFile(path, f"too long: {len(data):,} bytes, expected {seal.length:,}")
     if len(data) < seal.length:
@@ -88,5 +88,5 @@ def check_bytes(path: Path, data: bytes, seal: Seal) -> bytes:
 
 
 def check_lines(path: Path, seal: Seal) -> bytes:
-    """The first lines of a file that grows, if they are those of the seal; what came after them is left out."""
+    """The sealed prefix of a growing file; later lines are left out."""
     return check_bytes(path, read_file(path)[: seal.length], seal)

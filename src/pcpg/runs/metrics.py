@@ -23,10 +23,10 @@ class Logger(Protocol):
 
 
 class JsonLines:
-    """A logger that appends to a file; each report has a `step` (as checkpoints have) that never falls."""
+    """Appends reports to a file; the `step` of each, as in checkpoints, never decreases."""
 
     def __init__(self, path: Path | str) -> None:
-        """Open or make the file; the half of a line that a killed writer left is dropped."""
+        """Open or create the file; half a line left by a killed writer is dropped."""
         self.path = Path(path)
         append(self.path, b"")
         sync_folder(self.path.parent)
@@ -40,11 +40,11 @@ class JsonLines:
 
     @property
     def seal(self) -> Seal:
-        """The length of the file and its sha256, counted along as lines are written."""
+        """The length and sha256 of the file, updated as lines are written."""
         return Seal(self._bytes, self._sha256.hexdigest())
 
     def write(self, record: Mapping[str, object]) -> None:
-        """Append one line; numbers are stored exactly, NaN and infinity are refused by name."""
+        """Append one line. Numbers are stored exactly; NaN and infinity are refused."""
         line = plain(record, "record")
         step = line.get("step")
         if not _is_step(step):
@@ -58,11 +58,11 @@ class JsonLines:
         self._last_step = step
 
     def sync(self) -> None:
-        """Wait until all lines would survive a power cut; call it before the checkpoint of the same step."""
+        """Sync all lines to disk; call it before the checkpoint of the same step."""
         sync_file(self.path)
 
     def truncate_to(self, step: int) -> None:
-        """Drop the reports of steps after `step` (-1: all); a resumed run writes them again."""
+        """Drop the reports after `step` (-1: all); a resumed run writes them again."""
         length, last, data = 0, 0, read_file(self.path)
         for end, record in _whole_lines(self.path, data):
             if record["step"] > step:
@@ -77,7 +77,7 @@ class JsonLines:
 
 
 def repaired(path: Path | str) -> str | None:
-    """Cut a file of reports that are for information only before its first damaged line; what was wrong with it."""
+    """Truncate informational reports before the first damaged line; returns the problem."""
     path, length = Path(path), 0
     try:
         for end, _ in _whole_lines(path, read_file(path)):
@@ -91,7 +91,7 @@ def repaired(path: Path | str) -> str | None:
 
 
 def read_metrics(path: Path | str) -> list[Json]:
-    """The reports in `path`; a last line that is still being written is left out."""
+    """The reports in `path`, without a last line still being written."""
     path = Path(path)
     return [record for _, record in _whole_lines(path, read_file(path))]
 
@@ -101,8 +101,7 @@ def read_whole_metrics(
 ) -> tuple[list[Json], DamagedFile | None]:
     """The reports before the first damaged line, and its problem; None if all are intact.
 
-    With a seal those of the sealed lines alone: what came after the last checkpoint may still be written again. In a
-    finished run nothing comes after them.
+    With a seal, only the sealed lines: later ones may still be rewritten. A finished run has no later ones.
     """
     path, records = Path(path), []
     try:
@@ -119,7 +118,7 @@ def read_whole_metrics(
 def spent(timings: Sequence[Json]) -> tuple[float, float]:
     """Seconds of all rounds, and of compilation in all processes that worked on the run; each counts from zero."""
     compiled = [row["compile_seconds"] for row in timings]
-    # It only falls where another process took over.
+    # It only decreases when another process takes over.
     ends = (now for now, after in itertools.pairwise([*compiled, -1.0]) if after < now)
     return sum(row["seconds"] for row in timings), sum(ends)
 

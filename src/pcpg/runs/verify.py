@@ -21,11 +21,11 @@ class Checked(NamedTuple):
     name: str
     state: str  # WHOLE, DAMAGED, or UNKNOWN: valid by itself, but without a seal to compare with
     detail: str = ""  # what is wrong with it
-    cost: str = ""  # what that costs
+    cost: str = ""  # the consequence
 
 
 def verify(folder: RunFolder) -> list[Checked]:
-    """Every file of a run, in the order of its importance."""
+    """Every file of a run, in order of importance."""
     found = list(_unsealed(folder) if folder.manifest is None else _sealed(folder, folder.manifest))
     if folder.damage is not None:
         found.insert(0, _damaged(folder.damage.path.name, folder.damage))
@@ -70,7 +70,7 @@ def _is_outdated(folder: RunFolder, manifest: Manifest, name: str) -> bool:
 
 
 def _unsealed(folder: RunFolder) -> Iterator[Checked]:
-    """Files of a run without a manifest: those with a seal of their own can be looked at."""
+    """Files of a run without a manifest; only those with their own seal can be checked."""
     for name in (CONFIG, ENVIRONMENT, SUMMARY):
         if exists(folder.path / name):
             yield _checked(folder, name, read_json)

@@ -1,4 +1,4 @@
-"""Compiled programs are kept between runs, in the user's cache folder."""
+"""Compiled programs are cached between runs, in the user's cache folder."""
 
 import importlib
 import os
@@ -10,11 +10,11 @@ import jax
 
 GIVEN = "JAX_COMPILATION_CACHE_DIR"
 CHECKED = ".checked"
-"""A file whose time says until when the entries of the cache are known to be whole."""
+"""A file whose modification time says up to when cache entries were checked."""
 
 
 def own_folder() -> Path | None:
-    """The folder of the user's cache for compiled programs, made where it is missing; None where it cannot be ours.
+    """The user's cache folder for compiled programs, created if missing; None if it would not be private.
 
     It holds native code that later runs execute, so nobody else may write there.
     """
@@ -32,9 +32,9 @@ def own_folder() -> Path | None:
 
 
 def enable_compile_cache() -> None:
-    """Keep every compilation on disk; without a private folder, compile again each time.
+    """Cache every compilation on disk; without a private folder, nothing is cached.
 
-    A cache that the user or the program has set up (JAX_COMPILATION_CACHE_DIR, jax.config) is used as it is.
+    A cache configured by the user or the program (JAX_COMPILATION_CACHE_DIR, jax.config) is used unchanged.
     """
     given = os.environ.get(GIVEN)
     if not given:
@@ -52,9 +52,9 @@ def enable_compile_cache() -> None:
 
 
 def drop_cut_entries(folder: Path) -> None:
-    """Remove entries that a killed process left half written; each entry is looked at once.
+    """Remove entries left half written by a killed process; each entry is checked once.
 
-    JAX writes them in place and never again: such an entry would cost a compilation and a warning in every run.
+    JAX never rewrites an entry: a broken one would cost a compilation and a warning in every run.
     """
     if not folder.is_dir():
         return  # not made yet, or no local folder at all

@@ -28,15 +28,15 @@ if typing.TYPE_CHECKING:
     from pcpg.training.loop import Progress
 
 QUIET_SECONDS = 10.0
-"""Shortest time between two lines where the output is not a terminal."""
+"""Shortest time between two lines if the output is not a terminal."""
 LATE = 0.2
-"""Share of the time a run was said to take by which it may be late before it says so."""
+"""By this share of its estimated time a run may be late before the display says so."""
 LOG = logging.getLogger("pcpg")
-"""What the library says from Python: on stderr, unless the program has set up logging."""
+"""Messages of the library in Python: on stderr, unless the program has set up logging."""
 
 
 class _Stderr(logging.StreamHandler[typing.TextIO]):
-    """Writes to what is stderr now; notebooks and tests replace it."""
+    """Writes to the current stderr, which notebooks and tests replace."""
 
     def emit(self, record: logging.LogRecord) -> None:
         self.stream = sys.stderr
@@ -44,7 +44,7 @@ class _Stderr(logging.StreamHandler[typing.TextIO]):
 
 
 def tell(*lines: str) -> None:
-    """Say lines from Python."""
+    """Log lines from Python."""
     if not LOG.handlers and not logging.getLogger().handlers:
         LOG.addHandler(_Stderr())
         LOG.setLevel(logging.INFO)
@@ -72,7 +72,7 @@ def _code_of(letter: str) -> str:
 
 
 def reader_has_gone(stream: IO[str]) -> bool:
-    """Whether nobody reads a stream any more, as in `pcpg envs --json | head`."""
+    """Whether the reader of a stream is gone, as in `pcpg envs --json | head`."""
     if not hasattr(select, "poll"):
         return True
     poll = select.poll()
@@ -81,7 +81,7 @@ def reader_has_gone(stream: IO[str]) -> bool:
 
 
 class Display:
-    """Live progress of a run: rounds and the newest numbers; plain lines without a terminal."""
+    """Live progress of a run, with its rounds and newest numbers; plain lines without a terminal."""
 
     def __init__(self, console: Console, title: str, line: Callable[[str], None] | None = None) -> None:
         self.console, self.title = console, printable(title)
@@ -99,7 +99,7 @@ class Display:
     @staticmethod
     @contextlib.contextmanager
     def of_python(title: str, wanted: bool | None, quiet: bool) -> Iterator["Display | None"]:
-        """The progress of a run from Python: live in a terminal, else lines of the log, or on stderr where wanted."""
+        """The progress of a run from Python: live in a terminal, otherwise as log lines, or on stderr if asked for."""
         if wanted is False or (quiet and wanted is None):
             yield None
             return
@@ -116,7 +116,7 @@ class Display:
         self.stop()
 
     def stop(self) -> None:
-        """Leave the last state on the screen and give the cursor back."""
+        """Leave the last state on the screen and restore the cursor."""
         if self.live.is_started:
             with contextlib.suppress(OSError, SystemExit):  # the terminal may be gone
                 self.live.stop()
@@ -133,7 +133,7 @@ class Display:
             self.line(f"{self.title}: {summary_line(progress, self.left, self.reward)}")
 
     def _time_left(self, progress: "Progress", now: float) -> str:
-        """The time left, which never rises: a run that turns out longer says so instead."""
+        """The time left, which never increases: a run that takes longer says so instead."""
         if progress.seconds_left is None:
             return status(progress)
         end = now + progress.seconds_left
@@ -143,7 +143,7 @@ class Display:
         return status(progress, max(0.0, self.end - now))
 
     def _note_reward(self, progress: "Progress") -> None:
-        """Remember when each seed met its reward: as its records say, or by returns above those of its first round."""
+        """Record when each seed first met a reward: from its reports, or by a return above that of its first round."""
         for record in progress.records:
             seed, returns = record["seed"], [record.get(name) for name in ("return", "train/return")]
             if "met_at" in record:
@@ -163,7 +163,8 @@ class Display:
         if not self.met:
             return "reward not met yet"
         many = f" by {len(self.met)} of {len(self.first)} seeds" if len(self.first) > len(self.met) else ""
-        return f"reward met{many}, first after {short(min(self.met.values()))} steps"
+        first = min(self.met.values())
+        return f"reward met{many}" + (f", first after {short(first)} steps" if first else "")  # 0: in the given data
 
     def _draw(self) -> RenderableType:
         progress = self.progress
@@ -197,7 +198,7 @@ def round_text(progress: "Progress") -> str:
 
 
 def status(progress: "Progress", left: float | None = None) -> str:
-    """The current activity, or the time left."""
+    """The current activity or the remaining time."""
     if progress.step >= progress.max_steps:
         return "done"
     if not progress.compiled:
@@ -249,14 +250,14 @@ def duration(seconds: float) -> str:
 
 
 def clock_time(seconds: float) -> str:
-    """A time as a clock shows it, such as 1:02:03."""
+    """A time in clock format, such as 1:02:03."""
     minutes, seconds = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"
 
 
 def plan(config: "RunConfig", path: Path) -> list[str]:
-    """The environment, if it is another library's; the result of a look; the schedule and its cost."""
+    """The environment if it is external, the result of the look, and the schedule with its cost."""
     from pcpg.envs.adapters.names import is_adapted
 
     env, lines = config.make_env(), []
@@ -269,7 +270,7 @@ def plan(config: "RunConfig", path: Path) -> list[str]:
         lines.append(f"{config.env}{said}: {spaces}, up to {env.max_steps} steps per episode")
     lines += [*config.looked["saw"], *filter(None, [config.looked["chose"]])] if config.looked else []
     if data := config.data:
-        lines.append(f"begins with {data['episodes']:,} logged episodes, {data['steps']:,} steps, of {data['from']}")
+        lines.append(f"starts from {data['episodes']:,} logged episodes ({data['steps']:,} steps) of {data['from']}")
     features = f"features {config.features}, " if config.agent.takes_features else ""
     cost = config.agent.cost(env, config.limits)
     parts = [f"plan: {features}{cost.words}; {in_words(cost, config)}", f"all settings: {path / 'config.json'}"]
@@ -277,7 +278,7 @@ def plan(config: "RunConfig", path: Path) -> list[str]:
 
 
 def in_words(cost: "Cost", config: "RunConfig") -> str:
-    """The cost of a run, as far as known before the first round."""
+    """The cost of a run as known before the first round."""
     from pcpg.budget import UNLIMITED
 
     limits, parts, env = config.limits, [], config.make_env()
@@ -295,7 +296,7 @@ def in_words(cost: "Cost", config: "RunConfig") -> str:
 
 
 def short(number: int) -> str:
-    """A number of steps as people write it: 950, 12k, 2.5M."""
+    """A number of steps in short form: 950, 12k, 2.5M."""
     for unit, scale in (("B", 10**9), ("M", 10**6), ("k", 10**3)):
         if number >= scale:
             value = number / scale

@@ -1,4 +1,4 @@
-"""Unfinished runs and their summaries so far, and extending runs with new limits."""
+"""Summaries of unfinished runs, and new limits that extend a run."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ import numpy as np
 from pcpg.budget import Limits, read_steps, read_time
 from pcpg.config import ConfigError, Json
 from pcpg.envs.protocol import Environment
-from pcpg.run_config import RunConfig
+from pcpg.run_config import RunConfig, check_fits
 from pcpg.runs import checkpoints
 from pcpg.runs.disk import exists, read_file
 from pcpg.runs.documents import write_json
@@ -23,7 +23,7 @@ from pcpg.trees import flatten
 
 
 def summary_so_far(folder: RunFolder, config: RunConfig, notice: Notice = lambda text: None) -> Json:
-    """The summary of a run: that of its end, or as of its last checkpoint, with the phase of each seed."""
+    """The summary of a finished run, or that of the last checkpoint with the phase of each seed."""
     if folder.is_finished:
         return folder.read_summary()
     checkpoint = _checkpoint(folder, notice)
@@ -43,7 +43,7 @@ def summary_of(
     where: Mapping[str, list[str]],
     failed: Mapping[int, str],
 ) -> Json:
-    """The summary of some seeds, with a word for each of where it stands; one that failed has no return."""
+    """The summary of some seeds with the status of each; a failed seed has no return."""
 
     def reached(value: np.ndarray, seed: int) -> float | None:
         return float(value) if np.isfinite(value) and seed not in failed else None
@@ -61,7 +61,7 @@ def summary_of(
 
 
 def arrays_so_far(folder: RunFolder) -> dict[str, np.ndarray]:
-    """The newest and the best policy of each seed as of the last checkpoint, under the names of the final ones."""
+    """The newest and best policy of each seed as of the last checkpoint, under the names of the final ones."""
     arrays, found = _checkpoint(folder).arrays, {}
     for name, leaf in arrays.items():
         seed, _, rest = name.partition("/")
@@ -72,8 +72,8 @@ def arrays_so_far(folder: RunFolder) -> dict[str, np.ndarray]:
 
 
 def seconds_of(folder: RunFolder) -> float:
-    """Seconds used by a run in all its processes, including compilation."""
-    # Timings are for information: what comes after a damage is lost, and no reason to stop.
+    """Seconds used by all processes of a run, including compilation."""
+    # Timings are informational: losing those after a damaged line is no reason to stop.
     found = read_whole_metrics(folder.timings)[0] if exists(folder.timings) else []
     rows = [
         row for row in found if all(isinstance(row.get(name), float | int) for name in ("seconds", "compile_seconds"))
@@ -90,7 +90,7 @@ def go_on(
 ) -> RunFolder:
     """Give a run new limits, which reopens a finished one; returns its folder.
 
-    `steps` and `time` are totals for the whole run, or with a plus sign additions to what it has used.
+    `steps` and `time` are totals for the whole run, or with a plus sign additions to the amount used.
     """
     if steps is None and time is None and until is None:
         return folder
@@ -103,8 +103,10 @@ def go_on(
         before = summary_so_far(folder, config)
         limits = _limits(config.limits, max(before["env_steps"]), seconds_of(folder), steps, time, until)
         _check_more(limits, before, folder, is_given=steps is not None)
-        checkpoint = _reopened(folder, config, environment_of(folder))
+        env = environment_of(folder)
+        checkpoint = _reopened(folder, config, env)
         config = dataclasses.replace(config, limits=limits, agent=config.agent.extended(limits, config.limits))
+        check_fits(env, config.agent)  # while the run is as it was
         with changing(folder, checkpoint.step):
             write_json(folder.path / CONFIG, config.to_json(), sealed=folder.manifest is not None)
             state = checkpoint.state | {"config": Seal.of(read_file(folder.path / CONFIG)).sha256}
@@ -144,7 +146,7 @@ def _check_more(limits: Limits, before: Json, folder: RunFolder, *, is_given: bo
 
 
 def _reopened(folder: RunFolder, config: RunConfig, env: Environment) -> checkpoints.Checkpoint:
-    """The last checkpoint with finished seeds moved to the phase they continue with: task or exploration."""
+    """The last checkpoint, with finished seeds moved to the phase in which they continue."""
     checkpoint = _checkpoint(folder)
     arrays = dict(checkpoint.arrays)
     for seed in config.seed_list:

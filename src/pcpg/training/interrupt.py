@@ -1,6 +1,6 @@
-"""Ctrl-C, SIGTERM and SIGHUP while training: the first stops after the round, the second stops immediately.
+"""Ctrl-C, SIGTERM and SIGHUP during training: the first stops after the round, the second immediately.
 
-SIGTERM is what clusters send before they take a machine away, SIGHUP what a terminal sends when it is closed.
+Clusters send SIGTERM before they take a machine away, terminals SIGHUP when they are closed.
 """
 
 import contextlib
@@ -15,17 +15,17 @@ SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP"
 
 
 class Stop(threading.Event):
-    """Set when training is to stop after the round; `signal` says by which."""
+    """Set when training should stop after the round; `signal` is the signal received."""
 
     signal = 0
 
 
 @contextmanager
 def stop_on_interrupt(say: Callable[[str], None], leave: Callable[[], None] | None = None) -> Iterator[Stop]:
-    """An event that the first Ctrl-C sets; the second calls `leave`, or is a KeyboardInterrupt as usual.
+    """An event set by the first Ctrl-C; the second calls `leave`, or raises KeyboardInterrupt as usual.
 
-    Python runs its own handlers between two instructions of the main thread, which compiles or computes for minutes
-    without one. So a thread listens at the pipe into which the system's handler writes, and answers at once.
+    Python runs signal handlers between two instructions of the main thread, which may compile for minutes without
+    one. So a thread listens on the wakeup pipe and reacts at once.
     """
     stop = Stop()
     if threading.current_thread() is not threading.main_thread():

@@ -1,17 +1,17 @@
-"""Episodes that were logged elsewhere, of a controller or an earlier run, with which a run begins.
+"""Logged episodes, of a controller or an earlier run, from which a run starts.
 
     observations   [steps + episodes, ...], each episode with its last one; or [steps, ...] beside next_observations
     actions        [steps, ...] as the environment takes them
     rewards        [steps]
-    terminated     [steps] whether the episode ended there by itself
-    truncated      [steps] whether it was cut there; may be left out
+    terminated     [steps] whether the episode ended there
+    truncated      [steps] whether it was cut there; optional
 
-Observations of a Dict or Tuple are arrays of their own, `observations/KEY`. A file is an .npz of these arrays; a Minari
-dataset has the same. A run keeps a copy as its first member file, and in its config where it came from:
+The parts of a Dict or Tuple observation are separate arrays, `observations/KEY`. The file is an .npz of these arrays; a
+Minari dataset has the same. A run keeps a copy as its first member file and records the source in its config:
 
     data = {"from": path or "minari:ID", "episodes": ..., "steps": ..., "sha256": of the member file}
 
-Arrays in an .npz file that somebody gives: read without pickle, and no larger than its bytes.
+Untrusted .npz files are read without pickle, and no array is larger than its bytes.
 """
 
 import dataclasses
@@ -19,9 +19,7 @@ import hashlib
 import importlib
 import io
 import math
-import struct
 import zipfile
-import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -48,13 +46,16 @@ NAMES = {
     "terminated": ("terminated", "terminations", "terminals"),
     "truncated": ("truncated", "truncations", "timeouts"),
 }
-"""The names under which arrays are looked for."""
+"""The names that each array may have."""
+
+DEEPEST = 32
+"""Levels of Dicts and Tuples in an observation."""
 
 Arrays = Mapping[str, np.ndarray]
 
 
 def begun_with(config: RunConfig, where: str, here: Path | None = None) -> RunConfig:
-    """The configuration of a run that begins with these episodes, all of which are read and checked now."""
+    """The configuration of a run that starts from these episodes, which are read and checked now."""
     config.check_takes_data()
     source = where if where.startswith(MINARI) else str((here or Path.cwd()) / where)
     env = config.make_env()
@@ -69,7 +70,7 @@ def begun_with(config: RunConfig, where: str, here: Path | None = None) -> RunCo
 
 
 def given_data(folder: RunFolder, config: RunConfig) -> dict[str, np.ndarray] | None:
-    """The episodes with which a run begins, from its own copy, which is made if missing; None: it begins with none."""
+    """The episodes from which a run starts, or None; reads the copy in its folder, creating it if missing."""
     if not config.data:
         return None
     sha256, path = config.data["sha256"], folder.member(0)
@@ -77,7 +78,7 @@ def given_data(folder: RunFolder, config: RunConfig) -> dict[str, np.ndarray] | 
         env = config.make_env()
         part = _read(config.data["from"], env)
         if _sha256(part) != sha256:
-            raise RunError(f"{config.data['from']} is no longer what {folder.path} was started with: start it again")
+            raise RunError(f"{config.data['from']} has changed since {folder.path} was created: start a new run")
         folder.write_member(0, part)
     read = folder.read_member(0, sha256)
     return {name.removeprefix(SHARED): array for name, array in read.items()}
@@ -101,7 +102,7 @@ def _read(source: str, env: Environment) -> dict[str, np.ndarray]:
 
 
 def _of_minari(dataset_id: str, env: Environment) -> tuple[dict[str, np.ndarray], bool]:
-    """The episodes of a Minari dataset on this machine, and whether `pcpg export` wrote their actions."""
+    """The episodes of a local Minari dataset, and whether `pcpg export` wrote their actions."""
     try:
         minari = importlib.import_module("minari")
     except ImportError as error:
@@ -130,7 +131,7 @@ def _of_minari(dataset_id: str, env: Environment) -> tuple[dict[str, np.ndarray]
 
 
 def _leaves(name: str, tree: Any) -> Iterator[tuple[str, np.ndarray]]:
-    """The arrays in Dicts and Tuples, under the names that they have in a file."""
+    """The arrays inside Dicts and Tuples, by their names in a file."""
     items = tree.items() if isinstance(tree, Mapping) else enumerate(tree) if isinstance(tree, tuple) else None
     if items is None:
         yield name, np.asarray(tree)
@@ -144,9 +145,9 @@ def _leaves(name: str, tree: Any) -> Iterator[tuple[str, np.ndarray]]:
 
 @np.errstate(over="ignore", invalid="ignore")  # what is not finite is refused
 def episodes_of(arrays: Arrays, env: Environment, *, is_own: bool = False) -> Episodes:
-    """The episodes in some arrays, as learners keep them; a ValueError says what does not fit.
+    """The episodes in these arrays, in the form that learners keep; raises ValueError if something does not fit.
 
-    `is_own`: actions are those of policies, not yet those of the environment.
+    `is_own`: actions are in the policies' form, not the environment's.
     """
     actions, rewards, terminated = (_named(arrays, name) for name in ("actions", "rewards", "terminated"))
     steps = len(actions)
@@ -154,6 +155,8 @@ def episodes_of(arrays: Arrays, env: Environment, *, is_own: bool = False) -> Ep
     for name, array in (("rewards", rewards), ("terminated", terminated), ("truncated", truncated)):
         if array.shape != (steps,):
             raise ValueError(f"{name} has shape {array.shape}, expected ({steps},) as there are {steps:,} actions")
+        if name != "rewards" and not np.isin(array, (0, 1)).all():
+            raise ValueError(f"{name} must be true or false in each step, got {array[~np.isin(array, (0, 1))][0]:g}")
     if not steps:
         raise ValueError("it holds no steps")
     rewards = rewards.astype(np.float32)
@@ -176,8 +179,11 @@ def episodes_of(arrays: Arrays, env: Environment, *, is_own: bool = False) -> Ep
 
 
 def _named(arrays: Arrays, name: str, default: np.ndarray | None = None) -> np.ndarray:
-    """The array of a name, or of one that means the same."""
-    found = next((np.asarray(arrays[one]) for one in NAMES[name] if one in arrays), default)
+    """The array of a name, or of a synonym."""
+    there = [one for one in NAMES[name] if one in arrays]
+    if len(there) > 1:
+        raise ValueError(f"it has both {there[0]} and {there[1]}, which mean the same: leave one out")
+    found = np.asarray(arrays[there[0]]) if there else default
     if found is None:
         raise ValueError(f"it has no {name}: expected observations, actions, rewards, terminated and truncated")
     if found.ndim == 0:
@@ -186,12 +192,14 @@ def _named(arrays: Arrays, name: str, default: np.ndarray | None = None) -> np.n
 
 
 def _observations(arrays: Arrays, env: Environment, steps: int, ends: np.ndarray) -> np.ndarray:
-    """All observations, each episode with its last one, as networks see them."""
+    """All observations, including the last of each episode, in the form that networks see."""
     here = {name: array for name, array in arrays.items() if name.partition("/")[0] == "observations"}
     if not here:
         raise ValueError("it has no observations: expected observations, or observations/KEY of a Dict")
     if any(not array.ndim for array in here.values()):
         raise ValueError("observations is a single number, expected one entry per step")
+    if inside := [(one, other) for one in here for other in here if other.startswith(f"{one}/")]:
+        raise ValueError("both {:.60} and {:.60} are arrays, but one is part of the other".format(*inside[0]))
     rows, after = {len(array) for array in here.values()}, steps + len(ends)
     nothing = np.zeros(0)
     followed = all(arrays.get(f"next_{name}", nothing).shape == array.shape for name, array in here.items())
@@ -220,13 +228,13 @@ def _observations(arrays: Arrays, env: Environment, steps: int, ends: np.ndarray
 
 
 def _is_encoded(whole: np.ndarray, env: HostEnvironment) -> bool:
-    """Whether observations are as networks see them, which is how runs keep theirs."""
+    """Whether observations are already in the form that networks see, as runs keep them."""
     declared = env.declared_spaces["observation"].shape
     return whole.shape[1:] != declared and whole.shape[1:] == env.observation_space.shape
 
 
 def _encoded(env: HostEnvironment, arrays: Arrays, row: int) -> np.ndarray:
-    """One observation as networks see it."""
+    """One observation in the form that networks see."""
     try:
         return env.encode(_tree({name: array[row] for name, array in arrays.items()}))
     except ValueError as error:
@@ -250,7 +258,7 @@ def _tuples(found: Any) -> Any:
 
 
 def _actions(actions: np.ndarray, env: Environment, *, is_own: bool) -> np.ndarray:
-    """Actions as policies give them."""
+    """Actions in the form that policies output."""
     space = env.action_space
     if isinstance(env, HostEnvironment) and not is_own:
         actions = env.coders[1].encode(actions)
@@ -272,25 +280,35 @@ def _most(space: Space) -> Any:
 
 
 KINDS = "biuf"
-"""Kinds of numbers that are read: truth values, integers and real numbers."""
+"""Kinds of arrays that are read: booleans, integers and real numbers."""
 
 
 def read_npz(path: Path) -> dict[str, np.ndarray]:
-    """The arrays of an .npz file by name; `DamagedFile` for anything else."""
+    """The arrays of episodes in an .npz file by name; raises `DamagedFile` for anything else."""
     data, found = read_file(path), {}
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            size = sum(entry.file_size for entry in archive.infolist())
+            entries = [entry for entry in archive.infolist() if _is_read(entry.filename)]
+            size = sum(entry.file_size for entry in entries)
             if size > largest(path):
                 raise DamagedFile(path, f"too large: {size:,} bytes unpacked, expected at most {largest(path):,}")
-            for entry in archive.infolist():
-                if entry.filename.endswith(".npy"):
-                    found[entry.filename.removesuffix(".npy")] = _array(archive.read(entry))
-    except (zipfile.BadZipFile, zlib.error, struct.error, EOFError, NotImplementedError, OSError) as error:
-        raise DamagedFile(path, f"not an .npz file: {error}") from error
-    except (ValueError, RuntimeError, SyntaxError, TypeError, OverflowError) as error:
-        raise DamagedFile(path, f"not an .npz file of numbers: {error}") from error
+            if len({entry.filename for entry in entries}) < len(entries):
+                raise ValueError("two arrays have the same name")
+            for entry in entries:
+                found[entry.filename.removesuffix(".npy")] = _array(archive.read(entry))
+    except RunError:
+        raise
+    except Exception as error:  # of many kinds: those of zipfile, of four decompressors and of Python's parser
+        said = (str(error).splitlines() or [type(error).__name__])[0]
+        raise DamagedFile(path, f"not an .npz file of numbers: {said:.200}") from error
     return found
+
+
+def _is_read(name: str) -> bool:
+    """Whether an entry of the archive is looked at: whatever else lies in it is not even unpacked."""
+    name, _, kind = name.rpartition(".")
+    observed = name.partition("/")[0] in ("observations", "next_observations") and name.count("/") < DEEPEST
+    return kind == "npy" and (observed or any(name in names for names in NAMES.values()))
 
 
 def _array(data: bytes) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Train a run to its end, one round at a time: between two rounds the host saves, reports and may stop."""
+"""Train a run to its end. Between rounds the host saves, reports, and may stop."""
 
 import functools
 import time
@@ -72,20 +72,20 @@ class Trained(NamedTuple):
 
 
 Observer = Callable[[Progress], bool | None]
-"""Called with the progress of a run; training stops after the round if it returns False."""
+"""Called with the progress of a run; if it returns False, training stops after the round."""
 LEAST_MEMORY = 256_000_000
-"""Bytes: with fewer free ones no round begins."""
+"""No round starts with fewer bytes free."""
 Say = Callable[[str], None]
 
 
 def build_agent(config: RunConfig, reward: Reward | None = None, assets: Mapping[int, Assets] | None = None) -> Agent:
-    """The agent of a run that has no folder yet."""
+    """The agent of a run without a folder."""
     env = make_run_env(config, reward)
     return bound_agent(config, env, lambda: config.make_features(env), assets)
 
 
 def start_run(config: RunConfig, path: Path | str, reward: Reward | None = None) -> RunFolder:
-    """The folder of a new run; refuses a folder that is taken, and what cannot be built before it makes one."""
+    """Create the folder of a new run; first refuses a taken folder, and settings that cannot be built."""
     config = config.resolved()
     check_instances(config)
     assets = source_assets(RunFolder.open(config.source["run"]), config) if config.source else None
@@ -94,7 +94,7 @@ def start_run(config: RunConfig, path: Path | str, reward: Reward | None = None)
 
 
 def check_instances(config: RunConfig) -> None:
-    """Refuse an option that the instance of some seed cannot have, such as a goal inside a wall of its maze."""
+    """Refuse an option that is impossible for some seed, such as a goal inside a wall of its maze."""
     env = config.make_env()
     for seed in config.seed_list:
         try:
@@ -116,11 +116,11 @@ def train_run(
 ) -> Trained:
     """Train a run to its end, from its last intact checkpoint or from its config.
 
-    A run with a reward given in Python needs it again. `loggers` receive every report; "tensorboard" and "wandb"
-    name those of pcpg.runs.loggers. An environment from a module that the folder names is made with `trust` alone. A
-    seed with a non-finite number is marked as failed; `retry_failed` retries such seeds.
+    If the run was given a reward in Python, pass it again. `loggers` receive every report; "tensorboard" and "wandb"
+    name those of pcpg.runs.loggers. If the folder names an environment module, it is imported only with `trust`. A seed
+    with a non-finite number is marked as failed; `retry_failed` retries such seeds.
 
-    Ctrl-C ends the training after the round, with `finished` false; a second one calls `leave` where it is given.
+    Ctrl-C stops after the round, with `finished` false; a second one calls `leave` if given.
     """
     folder, is_over = opened_again(folder, notice)
     failed = folder.read_summary().get("failed", {}) if is_over else {}
@@ -192,7 +192,7 @@ class _Loop:
             self.sealer.add(folder.member(index), sha256)
 
     def train(self, stop: Stop, *, retry_failed: bool = False) -> None:
-        """Rounds until every seed is done or has failed, or `stop` is set."""
+        """Run rounds until every seed is done or has failed, or `stop` is set."""
         if self.failed and retry_failed:
             self.notice(f"retrying: {', '.join(f'seed {seed}' for seed in sorted(self.failed))}")
             self.failed = {}
@@ -210,7 +210,7 @@ class _Loop:
             self._finish()
 
     def _check_memory(self) -> None:
-        """Stop with everything saved while there is memory to do so: data that are kept may outgrow it."""
+        """Stop with everything saved while memory suffices: kept data may outgrow it."""
         if (free := free_memory() or LEAST_MEMORY) < LEAST_MEMORY:
             self._save()
             raise MemoryFull(free)
@@ -221,7 +221,7 @@ class _Loop:
 
     @property
     def _active(self) -> list[int]:
-        """The places of the remaining seeds."""
+        """The indices of the remaining seeds."""
         return [i for i, state in enumerate(self.states) if not state.is_done and state.seed not in self.failed]
 
     def trained(self) -> Trained:
@@ -264,7 +264,7 @@ class _Loop:
         self._report_progress()
 
     def _leave_behind(self, results: Sequence[object]) -> None:
-        """Tell of the seeds that failed in a round; where none is left that has not, the run stops before it."""
+        """Report the seeds that failed in a round; raise if none is left."""
         errors = [result for result in results if isinstance(result, NonFinite)]
         if errors and len(errors) + len(self.failed) == len(self.states):
             raise errors[0]
@@ -316,7 +316,7 @@ class _Loop:
         self.save_seconds = self.saved_at - began
 
     def _seal(self, *, finished: bool) -> None:
-        """Seal the files, last, so everything in the manifest is on disk."""
+        """Seal the files last, when everything in the manifest is on disk."""
         lines = {log.path.name: log for log in (self.metrics, self.timings)}
         self.sealer.seal(self.step, lines, finished=finished)
 

@@ -18,15 +18,15 @@ from pcpg.runs.verify import damages
 from pcpg.state import SeedState
 from pcpg.training.storage import check_features, members_given, needing_all, unpack_states
 
-UNSEALED = "{} is unsealed: a version without manifests wrote it, so changes to some files go undetected"
+UNSEALED = "{} is unsealed (written by a version without manifests), so changes to some files go undetected"
 
 Say = Callable[[str], None]
 
 
 def opened_again(folder: RunFolder, notice: Say) -> tuple[RunFolder, bool]:
-    """The folder as it is now, and whether its run is finished and intact.
+    """The current folder, and whether its run is finished and intact.
 
-    If files that follow from a checkpoint are lost or damaged, they are rewritten: then the run is not finished.
+    Lost or damaged files that follow from a checkpoint will be rewritten; such a run counts as unfinished.
     """
     folder = RunFolder.open(folder.path)
     if folder.damage is not None:
@@ -82,7 +82,7 @@ def restore(folder: RunFolder, agent: Agent, config: RunConfig, features: str | 
 
 @functools.cache
 def device_kind() -> str:
-    """The kind of device that computes, on a CPU with its name and model: compiled code depends on its instructions."""
+    """The kind of device, for a CPU with its name and model: compiled code depends on its instruction set."""
     kind = jax.devices()[0].device_kind
     if jax.default_backend() != "cpu":
         return kind
@@ -94,13 +94,13 @@ def device_kind() -> str:
     known = {name.strip(): value.strip() for name, value in entries}
     if "model name" not in known:
         return kind
-    # Virtual machines give processors of several generations one name.
+    # Virtual machines use one name for several processor generations.
     model = "-".join(known[name] for name in ("cpu family", "model", "stepping") if name in known)
     return f"{kind} ({known['model name']}{f', {model}' if model else ''})"
 
 
 def what_changed(device: str | None, saved: Mapping[str, str]) -> str:
-    """What differs here from a saved device and saved versions, as text to follow `saved with`; empty: nothing."""
+    """How the device and versions differ from the saved ones, to follow "saved with"; empty if they do not."""
     here = {"device": device_kind()} | versions()
     there = {"device": device or "an unknown device"} | dict(saved)
     names = [name for name in here if there.get(name, "nothing") != here[name]]

@@ -1,4 +1,4 @@
-"""The seals of a run while it trains: what its manifest says after each checkpoint and at the end."""
+"""Sealing a run while it trains: the manifest after each checkpoint and at the end."""
 
 import contextlib
 from collections.abc import Iterator
@@ -16,8 +16,8 @@ class Sealer:
 
     def __init__(self, folder: RunFolder) -> None:
         self.folder = folder
-        self._is_open = False  # whether the manifest on disk says for sure that the run is not finished
-        # The manifest's own seals come first: a file that was altered since then must not get a new one.
+        self._is_open = False  # whether the manifest on disk is known to say that the run is unfinished
+        # Existing seals take precedence: an altered file must not get a new one.
         known = {} if folder.manifest is None else folder.manifest.files
         self._kept = {name: seal for name, seal in known.items() if name.startswith(f"{folder.checkpoints.name}/")}
         self._files: dict[str, Seal] = {}
@@ -30,15 +30,15 @@ class Sealer:
 
     @property
     def config(self) -> str:
-        """The sha256 of the config: a checkpoint is of use with that one alone."""
+        """The sha256 of the config: a checkpoint is valid only with that config."""
         return self._files[CONFIG].sha256
 
     def add(self, path: Path, sha256: str) -> None:
-        """A file that was written or checked just now, and whose sha256 is known."""
+        """Add a file whose sha256 is known because it was just written or checked."""
         self._files[self._name(path)] = Seal(path.lstat().st_size, sha256)
 
     def seal(self, step: int, lines: dict[str, JsonLines], *, finished: bool) -> None:
-        """Write the manifest: everything else is on disk."""
+        """Write the manifest, after everything else is on disk."""
         files = dict(self._files)
         for kept in checkpoints.steps(self.folder.checkpoints):
             path = self.folder.checkpoints / f"{kept:06d}" / checkpoints.STATE
@@ -59,10 +59,10 @@ class Sealer:
 
 @contextlib.contextmanager
 def changing(folder: RunFolder, step: int) -> Iterator[None]:
-    """In here the config and the checkpoints of a run may change, and the run is no longer finished.
+    """Inside, the config and checkpoints of a run may change, and the run counts as unfinished.
 
-    Meanwhile its manifest lists none of them, so a killed process leaves a folder that can be opened; afterwards
-    it lists them as they are. A run without a manifest gets its first when it trains.
+    Meanwhile the manifest lists none of them, so a killed process leaves a readable folder; afterwards it lists them as
+    they are. A run without a manifest gets one when it trains.
     """
     manifest = folder.manifest
     if manifest is None:

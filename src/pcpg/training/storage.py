@@ -16,6 +16,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
+import jax
 import numpy as np
 
 from pcpg.algorithms import Agent, Assets, World
@@ -46,7 +47,7 @@ def bound_agent(
     budget: Budget = NO_BUDGET,
     given: Mapping[str, np.ndarray] | None = None,
 ) -> Agent:
-    """The agent of a run; it compiles nothing yet."""
+    """The agent of a run; compiles nothing yet."""
     return config.agent.agent(World(env, config.lanes or default_lanes(), features, budget, assets, given))
 
 
@@ -54,7 +55,7 @@ def bound_agent(
 
 
 def pack_states(agent: Agent, states: Sequence[SeedState[object]]) -> Arrays:
-    """The moving part of all seeds, by names that begin with the seed."""
+    """The arrays of all seeds that a checkpoint holds, under names that begin with the seed."""
     arrays: Arrays = {}
     for state in states:
         own = flatten(state.ledger) | flatten(agent.moving(state.own))
@@ -92,12 +93,12 @@ def unpack_states(
 
 
 def pack_parts(parts: Mapping[int, object]) -> Arrays:
-    """What a round wrote of each of the given seeds."""
+    """The parts that a round wrote for the given seeds."""
     return {f"{seed}/{name}": array for seed, part in parts.items() for name, array in flatten(part).items()}
 
 
 def parts_of(seed: int, members: Sequence[Mapping[str, np.ndarray]]) -> list[Arrays]:
-    """What the member files have of a seed: one that failed for a while has no part in some."""
+    """A seed's parts in the member files; a seed that had failed for a while lacks some."""
     return [part for part in (of_seed(seed, arrays) for arrays in members) if part]
 
 
@@ -134,7 +135,18 @@ def policies_of(arrays: Arrays, config: RunConfig, env: Environment, kind: str, 
     """The final or the best policy of some seeds, from their arrays."""
     agent = bound_agent(config, env)
     like = agent.template()
-    return [unflatten(like, _under(f"{seed}/{kind}", arrays), any_shape=agent.grows) for seed in seeds]
+    found = [unflatten(like, _under(f"{seed}/{kind}", arrays), any_shape=agent.grows) for seed in seeds]
+    for policy in found if agent.grows else ():
+        _check_acts(policy, like, env)
+    return found
+
+
+def _check_acts(policy: Any, like: Any, env: Environment) -> None:
+    """Refuse a policy whose arrays, though each may have any shape, do not fit together; nothing is computed."""
+    seen = jax.ShapeDtypeStruct((1, *env.observation_space.shape), env.observation_space.dtype)
+    gives, expected = (jax.eval_shape(lambda x, one=one: one.outputs(x), seen) for one in (policy, like))
+    if gives.shape != expected.shape:
+        raise ValueError(f"a policy gives {gives.shape}, expected {expected.shape}")
 
 
 # What a run leaves for others.
@@ -147,7 +159,7 @@ def assets_of(
     env: Environment,
     notice: Notice = lambda text: None,
 ) -> list[Assets]:
-    """The assets of some seeds as of the last checkpoint; every file is read once."""
+    """The assets of some seeds as of the last checkpoint; reads every file once."""
     if not config.agent.leaves:
         raise NotARun(f"{folder.path} holds no cover: {config.algo} does not build one")
     checkpoint = folder.newest_checkpoint(notice)
@@ -160,15 +172,15 @@ def assets_of(
             arrays = {} if checkpoint is None else of_seed(seed, checkpoint.arrays)
             one = agent.assets(config.agent.weights(arrays), parts_of(env.dynamics_seed(seed), members))
             if one.cover is None and one.data is None:
-                raise NotARun(f"{folder.path}: the cover of seed {seed} is still empty")
+                raise NotARun(f"{folder.path}: seed {seed} has no {config.agent.leaves} yet")
             found.append(one)
     return found
 
 
 def describe_source(folder: RunFolder) -> Json:
-    """The record of a finished run's assets for another run; refuses a run without assets or an unfinished one.
+    """The record of a finished run's assets for another run; refuses unfinished runs and runs without assets.
 
-    Every file of them is read: a damaged one is named now.
+    Reads every file, so damage is reported now.
     """
     steps = folder.read_summary()["env_steps"]
     env = environment_of(folder)
@@ -192,7 +204,7 @@ def _refuse(folder: RunFolder, text: str) -> None:
 
 
 def source_assets(folder: RunFolder, config: RunConfig) -> dict[int, Assets]:
-    """The assets that a run exploits, from its own folder or from that of the source."""
+    """The assets that a run exploits, from its own folder or that of the source."""
     env = config.make_env()
     wanted = sorted({env.dynamics_seed(seed) for seed in config.seed_list})
     members = [folder.read_member(index, sha256) for index, sha256 in enumerate(config.source["members"])]
@@ -204,7 +216,7 @@ def source_assets(folder: RunFolder, config: RunConfig) -> dict[int, Assets]:
 
 
 def own_source_assets(folder: RunFolder, config: RunConfig) -> dict[int, Assets] | None:
-    """The assets that a run exploits, from its own copy, which is created if missing; None: the run explores itself."""
+    """The assets that a run exploits, or None; reads the copy in its folder, creating it if missing."""
     if not config.source:
         return None
     for index, sha256 in enumerate(config.source["members"]):
@@ -218,12 +230,12 @@ def own_source_assets(folder: RunFolder, config: RunConfig) -> dict[int, Assets]
 
 
 def members_given(config: RunConfig) -> list[str]:
-    """The sha256 of the member files that a run has before its first round."""
+    """The sha256 of the member files that exist before the first round."""
     return list(config.source.get("members", [])) + ([config.data["sha256"]] if config.data else [])
 
 
 def needing_all(read: Callable[[], Read]) -> Read:
-    """What is read of member files; one that is damaged says that the cover cannot be restored without it."""
+    """Inside, an error about a damaged member file adds that the cover cannot be restored without it."""
     try:
         return read()
     except DamagedFile as error:
@@ -234,7 +246,7 @@ def needing_all(read: Callable[[], Read]) -> Read:
 
 
 def run_features(folder: RunFolder, config: RunConfig, env: Environment) -> FeatureMap:
-    """The feature map that lies in the folder, put there at the first start; one without arrays has no such file."""
+    """The feature map from the folder, written there at the first start; a map without arrays has no file."""
     drawn = config.make_features(env)
     arrays = flatten(drawn)
     if not arrays:
@@ -247,15 +259,15 @@ def run_features(folder: RunFolder, config: RunConfig, env: Environment) -> Feat
 
 
 def sha256_of(frozen: object) -> str | None:
-    """The hash of an agent's frozen arrays, which is that of their file; None: there are none."""
+    """The hash of the file of an agent's frozen arrays, or None without such arrays."""
     arrays = flatten(frozen)
     return hashlib.sha256(encode_arrays(arrays)).hexdigest() if arrays else None
 
 
 def read_features(folder: RunFolder, drawn: FeatureMap, *, is_drawn: bool = True) -> FeatureMap:
-    """The feature map as it was saved; `drawn` is one of the same shape, and the answer where none was saved.
+    """The saved feature map, or `drawn`, one of the same shape, if none was saved.
 
-    Where it has no more than the shape of the true one, `is_drawn` is false.
+    `is_drawn` is false if `drawn` has only the shape of the true one.
     """
     if not exists(folder.features):
         if not is_drawn and flatten(drawn):
@@ -268,6 +280,6 @@ def read_features(folder: RunFolder, drawn: FeatureMap, *, is_drawn: bool = True
 
 
 def check_features(folder: RunFolder, sha256: str | None, expected: str | None) -> None:
-    """Raise if the feature map is not the one with which a checkpoint was made; `expected` is None in older ones."""
+    """Raise unless the feature map is that of the checkpoint; `expected` is None in older checkpoints."""
     if expected is not None and sha256 != expected:
         raise DamagedFile(folder.features, f"altered: its sha256 is {sha256}, the checkpoint expects {expected}")

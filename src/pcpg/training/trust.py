@@ -1,8 +1,8 @@
 """Reading a run folder never creates an external environment: the folder describes it.
 
 Readers use `environment_of`. Code that plays on the environment itself, to resume or evaluate, calls `check_trust`
-first: if only the folder names a module, importing it requires trust. A run that this user made himself needs none
-while the module stays the same: a note in its folder says so, in a code that nobody else can write.
+first: if only the folder names a module, importing it requires trust. Runs created by this user need none while the
+module is unchanged: a note in the folder, which nobody else can forge, proves it.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ from pcpg.runs.folder import ENVIRONMENT, MADE_HERE, RunFolder
 
 
 def check_trust(folder: RunFolder, trust: bool) -> None:
-    """Refuse an environment from a module that the folder names, unless it is trusted; the module is named."""
+    """Refuse, unless trusted, an environment from a module that the folder names; the error names the module."""
     folder.check_entries()
     module = None if trust else asks_for(folder)
     if module is not None:
@@ -44,21 +44,21 @@ def check_trust(folder: RunFolder, trust: bool) -> None:
 
 
 def asks_for(folder: RunFolder) -> str | None:
-    """What needs trust before this run can play; None: nothing."""
+    """What this run needs trust for before it can play, or None."""
     module = outside_module(folder.config["env"], folder.config.get("env_options", {}))
     return None if module is None or made_here(folder) else module
 
 
 def vouched(folder: RunFolder) -> RunFolder:
-    """A run with a note that this user made it: its module needs no trust here as long as it does not change."""
-    with contextlib.suppress(RunError, OSError):  # without it trust will be asked for
+    """Note in the folder that this user created the run: while its module is unchanged, it needs no trust here."""
+    with contextlib.suppress(RunError, OSError):  # without the note, trust is required
         if is_adapted(folder.config["env"]) and (note := _note(folder, _secret(make=True))):
             write_file(folder.path / MADE_HERE, note)
     return folder
 
 
 def made_here(folder: RunFolder) -> bool:
-    """Whether the note in a folder is this user's, for this environment and the module as it is now."""
+    """Whether the note in a folder is this user's, and valid for this environment and the current module."""
     with contextlib.suppress(RunError, OSError):
         note = _note(folder, _secret(make=False))
         return bool(note) and hmac.compare_digest(read_file(folder.path / MADE_HERE, most=1000), note)
@@ -66,7 +66,7 @@ def made_here(folder: RunFolder) -> bool:
 
 
 def _note(folder: RunFolder, secret: bytes) -> bytes:
-    """A code that only this user can write: nothing else in the folder is believed. Empty: the module is unknown."""
+    """A code that only this user can write; empty if the module is unknown. Nothing else in the folder is trusted."""
     env, options = folder.config["env"], folder.config.get("env_options", {})
     files = sources_of(env)
     if len(files) > 1000 or is_own_function(env) or (not files and outside_module(env, options) is not None):
@@ -77,10 +77,10 @@ def _note(folder: RunFolder, secret: bytes) -> bytes:
 
 
 def _secret(*, make: bool) -> bytes:
-    """Random bytes that only this user can read, made at their first use."""
+    """Random bytes that only this user can read, created at first use."""
     path = Path(os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")) / "pcpg" / "made-here.key"
     if not path.is_absolute():
-        raise RunError("this user has no home")  # as in some containers; a folder here may be anybody's
+        raise RunError("this user has no home")  # as in some containers; the folder could be anybody's
     if make and not exists(path):
         make_folder(path.parent)
         path.parent.chmod(0o700)
@@ -90,7 +90,7 @@ def _secret(*, make: bool) -> bytes:
 
 
 def environment_of(folder: RunFolder) -> Environment:
-    """The environment of a run, for its spaces and what can be said of it: the library's own, or as it was recorded."""
+    """The environment of a run, for its spaces and facts: the library's own, or as recorded in the folder."""
     folder.check_entries()
     env_id, options = folder.config["env"], folder.config["env_options"]
     is_given = is_own_function(env_id) and knows_function(env_id) and not exists(folder.path / ENVIRONMENT)
@@ -112,7 +112,7 @@ def recorded_environment(folder: RunFolder) -> Environment:
 
 
 def record_environment(folder: RunFolder, config: RunConfig, env: Environment) -> RunFolder:
-    """Write down what readers need to know of the environment, once; the folder, which no longer has an older seal."""
+    """Record once what readers need to know of the environment; returns the folder without its older seal."""
     manifest = folder.manifest
     if exists(folder.path / ENVIRONMENT):
         if manifest is not None and ENVIRONMENT in manifest.files:

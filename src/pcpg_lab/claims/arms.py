@@ -3,12 +3,12 @@
 import dataclasses
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 from pcpg.api import Run
 from pcpg.run_config import RunConfig
 from pcpg_lab.claims import harness
-from pcpg_lab.claims.harness import Cell
+from pcpg_lab.claims.harness import Cell, Claim, each
 from pcpg_lab.claims.records import SEED, Record, joined, names_of, panels, refuse_unknown
 
 if TYPE_CHECKING:
@@ -36,6 +36,25 @@ class Arms(NamedTuple):
     arms: Collection[str]
     scales: Mapping[str, Sequence[str]]  # the worlds of each scale
     smoke_steps: int
+
+    def made(
+        self,
+        flags: "type[Flags]",
+        config: Callable[[str, str, int, int], RunConfig],
+        draw: Callable[["Axes", str, list[Record]], None],
+        axes: tuple[int, float],  # the most beside one another, and the width of each
+        row: Callable[[Record], Record],
+        **shown: Any,
+    ) -> "Claim[Flags]":
+        """The claim: `config` makes a run, `row` a line of the table, and `draw` a panel of the figure."""
+        return Claim(
+            flags=flags,
+            cells=lambda asked, _: self.cells(asked, config),
+            order=self.place,
+            rows=lambda records: each(row)(self.merged(records)),
+            figures=lambda records: self.drawn(records, draw, *axes),
+            **shown,
+        )
 
     def cells(self, flags: "Flags", config: Callable[[str, str, int, int], RunConfig]) -> Iterator[Cell]:
         """A run for each world, arm and seed; `config` is from their names, the steps and the seed."""

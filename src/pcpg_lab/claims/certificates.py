@@ -5,9 +5,9 @@ Each case is certified on many runs; its record grows with them, so it can be st
 """
 
 import dataclasses
+import functools
 import time
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -194,35 +194,24 @@ def _medians(record: Record, numbers: Sequence[str]) -> Record:
     }
 
 
-def _term(name: str, case: Record) -> str:
-    return f"{case['terms'][name]:.2g}"
+def _shown(columns: dict[str, str]) -> Columns:
+    """Columns from formats, in the names of a case's entries."""
+    return {title: functools.partial(str.format_map, form) for title, form in columns.items()}
 
 
 COLUMNS: Columns = {
     "MDP": lambda case: case["mdp"],
     "critic": lambda case: f"{case['options']['M']} pairs" if "M" in case["options"] else "preset",
-    "bound": lambda case: f"{case['bound']:.3g}",
-    "in truth": lambda case: f"{case['gap']:.3g}",
-    "1/(1-gamma)": lambda case: f"{case['trivial']:.3g}",
-    "V*": lambda case: f"{case['optimal']:.3g}",
-    **{name: partial(_term, name) for name in certificate.Terms._fields},
-    "below V*": lambda case: f"{case['below_optimal']}/{case['runs']}",
-    "hold": lambda case: f"{case['hold']}/{case['runs']}",
+    **_shown({"bound": "{bound:.3g}", "in truth": "{gap:.3g}", "1/(1-gamma)": "{trivial:.3g}", "V*": "{optimal:.3g}"}),
+    **_shown({name: f"{{terms[{name}]:.2g}}" for name in certificate.Terms._fields}),
+    **_shown({"below V*": "{below_optimal}/{runs}", "hold": "{hold}/{runs}"}),
 }
-
-
 DATA_COLUMNS: Columns = {
     "problem": lambda case: case["problem"],
     "declared": lambda case: "r in [0, 1]" + ("" if case["most"] is None else f", return up to {case['most']:g}"),
-    "transitions": lambda case: f"{case['transitions']:,.0f}",
-    "bound": lambda case: f"{case['bound']:.3g}",
-    "in truth": lambda case: f"{case['gap']:.2g}",
-    "trivial": lambda case: f"{case['trivial']:g}",
-    "V* at most": lambda case: f"{case['upper']:.3g}",
-    "V*": lambda case: f"{case['optimal']:.3g}",
-    "V at least": lambda case: f"{case['lower']:.3g}",
-    "below trivial": lambda case: f"{case['below_trivial']}/{case['runs']}",
-    "hold": lambda case: f"{case['hold']}/{case['runs']}",
+    **_shown({"transitions": "{transitions:,.0f}", "bound": "{bound:.3g}", "in truth": "{gap:.2g}"}),
+    **_shown({"trivial": "{trivial:g}", "V* at most": "{upper:.3g}", "V*": "{optimal:.3g}"}),
+    **_shown({"V at least": "{lower:.3g}", "below trivial": "{below_trivial}/{runs}", "hold": "{hold}/{runs}"}),
 }
 
 

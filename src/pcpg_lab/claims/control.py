@@ -8,7 +8,7 @@ Settings were tuned on seeds from 1000 on.
 
 import dataclasses
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
@@ -19,8 +19,7 @@ from pcpg.config import from_plain
 from pcpg.presets import preset
 from pcpg.run_config import RunConfig
 from pcpg_lab.claims import arms
-from pcpg_lab.claims.harness import Cell, Claim, each
-from pcpg_lab.claims.records import Columns, Figures, Record, Scale, share_solved, share_text
+from pcpg_lab.claims.records import Columns, Record, Scale, share_solved, share_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -91,6 +90,7 @@ ARMS: dict[str, Arm] = {
     ALONE: Arm("SAC: no bonus", ALONE, {}),
     "one-step": _learn("one-step targets", steps_ahead=1),
     "no-best": _learn("no best episodes", best_share=0.0),
+    "no-cloning": _learn("no cloning", cloning=0.0),
     "updates-1": _learn("1 update a step", updates=1.0),
     "updates-4": _learn("4 updates a step", updates=4.0),
     "updates-16": _learn("16 updates a step", updates=16.0),
@@ -113,6 +113,7 @@ COLOURS = (
     "#666600",
     "#006666",
     "#660066",
+    "#996633",
 )
 
 
@@ -129,16 +130,10 @@ class Flags(arms.Flags):
     worlds: tuple[str, ...] = ()
     """Which worlds; by default set by the scale."""
     algos: tuple[str, ...] = (OURS, ALONE)
-    """Which arms: pcpg-deep, sac, and for the ablation one-step, no-best, updates-1, updates-4, updates-16,
+    """Which arms: pcpg-deep, sac, and for the ablation one-step, no-best, no-cloning, updates-1, updates-4, updates-16,
     two-critics, quadratic, cover, explorer-2, explorer-one-step."""
     out: str = "results/control"
     of: ClassVar[arms.Arms] = COMPARED
-
-
-def cells(flags: Flags, records: list[Record]) -> Iterator[Cell]:
-    """A run for each world, arm and seed."""
-    del records
-    return COMPARED.cells(flags, config_of)
 
 
 def config_of(name: str, arm: str, steps: int, seed: int) -> RunConfig:
@@ -204,12 +199,8 @@ COLUMNS: Columns = {
 }
 
 
-def figures(records: list[Record]) -> Figures:
-    """The returns of the policies that were judged on the way, every seed against steps, a panel for each world."""
-    return COMPARED.drawn(records, _curves, most=4, width=2.4)
-
-
 def _curves(axis: "Axes", name: str, records: list[Record]) -> None:
+    """The returns of the policies that were judged on the way, every seed against steps."""
     for record in records:
         colour = COLOURS[list(ARMS).index(record["arm"])]
         for number, history in enumerate(record["history"].values()):
@@ -224,13 +215,5 @@ def _curves(axis: "Axes", name: str, records: list[Record]) -> None:
         axis.annotate(who, (steps / 1e3, solved), fontsize=5, rotation=60, xytext=(0, 4), textcoords="offset points")
 
 
-CLAIM = Claim(
-    flags=Flags,
-    cells=cells,
-    measure=measure,
-    order=COMPARED.place,
-    about={"success": f"mean return of {EVALUATION} fresh greedy episodes at the threshold or above"},
-    rows=lambda records: each(_row)(COMPARED.merged(records)),
-    columns=COLUMNS,
-    figures=figures,
-)
+ABOUT = {"success": f"mean return of {EVALUATION} fresh greedy episodes at the threshold or above"}
+CLAIM = COMPARED.made(Flags, config_of, _curves, (4, 2.4), _row, measure=measure, about=ABOUT, columns=COLUMNS)

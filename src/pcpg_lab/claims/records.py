@@ -99,7 +99,7 @@ def provenance(record: Record) -> Record:
 
 SEED = "-seed-"
 """In the name of a cell that is one of several of its world and arm."""
-LISTS = ("seeds", "greedy_return", "final_return", "env_steps")
+LISTS = ("seeds", "greedy_return", "drawn_return", "final_return", "env_steps")
 
 
 def joined(records: list[Record], by: Callable[[Record], object]) -> list[Record]:
@@ -111,7 +111,8 @@ def joined(records: list[Record], by: Callable[[Record], object]) -> list[Record
 
 
 def _as_one(parts: list[Record]) -> Record:
-    lists = {name: [value for part in parts for value in part[name]] for name in LISTS if name in parts[0]}
+    known = [name for name in LISTS if any(name in part for part in parts)]
+    lists = {name: [value for part in parts for value in part.get(name, [])] for name in known}
     history = {seed: rows for part in parts for seed, rows in part["history"].items()}
     command = parts[0]["command"].partition(" --seeds")[0]
     command += f" --seeds {len(lists['seeds'])} --seed {min(lists['seeds'])}"

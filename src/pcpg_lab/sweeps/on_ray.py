@@ -16,8 +16,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from pcpg.runs.disk import LOCK, make_folder, read_file, write_file
+from pcpg.runs.disk import make_folder, read_file, write_file
 from pcpg.runs.errors import RunError
+from pcpg.runs.lock import LOCK
 from pcpg.runs.manifest import MANIFEST
 from pcpg_lab.cluster import connect, imported
 from pcpg_lab.sweeps.crew import Job, Outcome, WorkerLost, environment

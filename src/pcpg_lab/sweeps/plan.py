@@ -65,7 +65,10 @@ class Plan:
 
 def read_plan(path: Path | str) -> Plan:
     """The plan in a file: TOML, or Python with a mapping SWEEP of the same entries."""
-    return plan_of(read_entries(Path(path)))
+    entries = read_entries(Path(path))
+    if "tune" in entries:
+        raise ConfigError(f"{path} has a table [tune], which a sweep does not read: pcpg tune {path}")
+    return plan_of(entries)
 
 
 def read_entries(path: Path) -> Settings:
@@ -73,10 +76,12 @@ def read_entries(path: Path) -> Settings:
     data = read_file(path)
     try:
         entries = _run(path) if path.suffix == ".py" else tomllib.loads(data.decode())
+    except ConfigError:
+        raise
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path} is not TOML: {error}") from error
     if not isinstance(entries, Mapping):
-        raise ConfigError(f"{path} must have a mapping SWEEP, got {entries!r:.60}")
+        raise ConfigError(f"{path} must define SWEEP, a mapping, got {entries!r:.60}")
     return dict(entries)
 
 

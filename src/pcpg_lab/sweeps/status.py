@@ -4,8 +4,8 @@ sweep.json        the plan               cells/ID/         the run folder of a c
 working.json      which cells run where  failed/ID.json    why it failed, until it is tried again
 table.csv, table.json, report.html, timings.json           the results
 
-One process drives a sweep and holds the lock of its folder. It renews working.json all the time: a file older than
-PATIENCE means that the process is gone.
+One process drives a sweep and holds the lock of its folder; working.json counts while the lock is held. No clock is
+read: the kernel releases the lock when the process ends, however it ends.
 
 The results of a sweep: a table of all seeds as CSV, a table of groups as JSON, and a page with figures.
 
@@ -19,7 +19,6 @@ import io
 import itertools
 import json
 import os
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Self
@@ -28,10 +27,11 @@ from pcpg.config import Json
 from pcpg.reports.page import final_return, render, solved_share
 from pcpg.reports.read import RunData, read_run
 from pcpg.reports.statistics import Interval
-from pcpg.runs.disk import exists, hold_lock, make_folder, refuse_strange, write_file, writing
+from pcpg.runs.disk import exists, make_folder, refuse_strange, write_file, writing
 from pcpg.runs.documents import read_object
 from pcpg.runs.errors import DamagedFile, FolderInUse, FolderTaken, NotARun, RunError, understood
 from pcpg.runs.folder import RunFolder
+from pcpg.runs.lock import hold_lock, is_locked
 from pcpg.runs.manifest import Manifest, read_manifest
 from pcpg_lab.sweeps.plan import Cell, Plan, leaves
 
@@ -49,7 +49,6 @@ PARTS = (
     "study.jsonl",
 )
 """Names in the folder of a sweep or a search that the library reads or writes."""
-PATIENCE = 30.0
 MOST_BYTES = 1 << 25
 """Of a file of a sweep: the plan of 10,000 cells is smaller."""
 TIMES = ("seconds", "training_seconds", "compile_seconds", "lost_seconds", "attempts")
@@ -95,19 +94,13 @@ class SweepFolder:
             (self.path / WORKING).unlink(missing_ok=True)
 
     def write_working(self, cells: Mapping[str, str]) -> None:
-        """Note where each running cell runs, and that this process is alive."""
-        if cells == self.working():
-            os.utime(self.path / WORKING)
-        else:
+        """Note where each running cell runs."""
+        if cells != self.working():
             self.write(WORKING, cells)
 
     def working(self) -> dict[str, str] | None:
-        """By running cell, where it runs; None where no process says so."""
-        try:
-            is_old = time.time() - os.lstat(self.path / WORKING).st_mtime > PATIENCE
-        except OSError:
-            return None
-        return None if is_old else self.read(WORKING)
+        """By running cell, where it runs; None where no process drives the sweep."""
+        return self.read(WORKING) if is_locked(self.path) else None
 
     def cell(self, cell: str) -> Path:
         """The run folder of a cell."""

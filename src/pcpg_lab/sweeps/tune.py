@@ -21,8 +21,9 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from pcpg.config import ConfigError, Json
+from pcpg.config import ConfigError, Json, check_choice
 from pcpg.runs.errors import DamagedFile, understood
+from pcpg.runs.folder import RunFolder
 from pcpg.runs.metrics import read_metrics
 from pcpg_lab.sweeps import crew
 from pcpg_lab.sweeps.crew import LOOK, STOPPED, Crew, Current, Engine, Outcome, Task
@@ -144,10 +145,22 @@ class _Tuner:
             if behind is not None and (behind < max(values, default=0) if is_done else outcome["state"] == STOPPED):
                 self.study.tell(trial, PRUNED)
             elif is_done:
-                self._tell(trial, values[max(values)] if values else None, "no round has a value of the metric")
+                value = values[max(values)] if values else self._final(task)
+                self._tell(trial, value, "no round has a value of the metric")
             else:
                 self._tell(trial, None, outcome.get("cause", "it was stopped"))
         return self._next()
+
+    def _final(self, task: Task) -> float | None:
+        """The final return of a finished trial of which no round reported one; no other metric is in its summary."""
+        if self.search.metric == "return":
+            final = RunFolder.open(task.job["path"]).read_summary()["final_return"]
+            found = [value for value in final if value is not None]
+            return sum(found) / len(found) if found else None
+        path = Path(task.job["path"]) / "metrics.jsonl"
+        names = {name for record in read_metrics(path) for name, value in record.items() if type(value) in (int, float)}
+        check_choice("metric", self.search.metric, sorted(names | {"return"}))  # no other trial will report it
+        return None
 
     def _values(self, task: Task) -> dict[int, float]:
         """By round the mean of the metric over the seeds that have it."""

@@ -24,6 +24,7 @@ from pcpg_lab.sweeps.local import engine_for_calls
 from pcpg_lab.table1 import measures
 from pcpg_lab.table1.figures import draw_all
 from pcpg_lab.table1.plan import CellKind, Table1Cell, cells_after, first_cells
+from pcpg_lab.table1.problems import ASTRAY
 from pcpg_lab.table1.settings import SETTINGS, Experiment, Table1Settings, check_algos
 from pcpg_lab.table1.summary import summarise
 from pcpg_lab.table1.table import short_table, tables
@@ -98,11 +99,14 @@ def _read(path: Path) -> Record:
 
 
 def source_of(cell: Table1Cell) -> str:
-    """The digest of the code behind a cell's numbers: its learner, and any problem of the user's."""
+    """The digest of the code behind a cell's numbers: its learner, the actions of the tree, the problem of a user."""
     algo, reference = cell.arguments.get("algo", "pcpg"), cell.arguments.get("reference")
     digest = own.source_digest(algo)
-    if cell.arguments.get("algo") == "pcpg":  # under the same digest it once had other settings here than now
-        digest = hashlib.sha256(f"{digest} practical".encode()).hexdigest()[:16]
+    marks = ["practical"] * (cell.arguments.get("algo") == "pcpg")  # it once had other settings here than now
+    if cell.kind == "tuning" or cell.arguments.get("family") == "tree":
+        marks.append(f"astray {ASTRAY}")
+    for mark in marks:
+        digest = hashlib.sha256(f"{digest} {mark}".encode()).hexdigest()[:16]
     if reference is None:
         return digest
     file = read_file(Path(reference.rpartition(":")[0]))

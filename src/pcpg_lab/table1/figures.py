@@ -97,7 +97,7 @@ def _panels(summary: Record, what: str, draw: Draw) -> "Figure | None":
 
 
 def samples_against_size(summary: Record) -> "Figure | None":
-    """Median samples to epsilon against the size, by problem and family of algorithms; dotted: the budget."""
+    """Median samples to epsilon against the size, by problem and family of algorithms; dotted: their budgets."""
 
     def draw(axis: "Axes", family: Family, members: list[tuple[str, Record, str, str]]) -> None:
         for label, found, colour, marker in members:
@@ -117,7 +117,8 @@ def samples_against_size(summary: Record) -> "Figure | None":
         axis.set_xlabel(SIZE_NAMES[family], fontsize=7)
         if family == FAMILIES[0]:
             axis.legend(frameon=False, fontsize=6)
-        axis.axhline(summary["protocol"]["budget"], color="black", lw=0.6, ls=":")
+        for budget in {point["budget"] for _, found, _, _ in members for point in found.get("points", [])}:
+            axis.axhline(budget, color="black", lw=0.6, ls=":")
 
     return _panels(summary, "samples", draw)
 

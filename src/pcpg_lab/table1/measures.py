@@ -5,6 +5,7 @@ Each function takes the arguments of its cells (see `plan`) and returns their re
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -199,47 +200,38 @@ def measure_accuracy(
     return {"samples": samples, "sizes": {f"{share:g}": size_of(made, share)._asdict() for share in shares}}
 
 
-def measure_gaps(
-    algo: str,
-    gaps: Sequence[float],
-    factor: float,
-    tuning_budget: int,
-    budget: int,
-    seeds: Sequence[int],
-    tuning_seeds: Sequence[int],
-) -> Record:
+def measure_gaps(algo: str, gaps: Sequence[float], factor: float, **runs: Any) -> Record:
     """Samples of each seed on trees of these gaps, with one factor for all of them, found on other seeds."""
-    tried = allowed(algo, tuple(factor * step for step in GAP_FACTORS))
     problems: Problems = {f"{gap:g}": partial(make_gap, gap) for gap in gaps}
-    trials = _trials(algo, tried, problems, tuning_budget, tuning_seeds)
-    best, samples, sizes = choose(trials), {}, {}
-    for gap, make_problem in problems.items():
-        made = make_problem(seeds)
-        found = _measured(made, maker(algo, best), budget, seeds)
-        samples[gap], sizes[gap] = found["samples"], found["size"]
+    trials, best, found = _tuned(algo, [factor * step for step in GAP_FACTORS], problems, **runs)
+    samples, sizes = ({gap: one[what] for gap, one in found.items()} for what in ("samples", "size"))
     return {"trials": trials, "best": best, "samples": samples, "sizes": sizes}
 
 
-def measure_problem(
-    algo: str,
-    reference: str,
-    factor: float,
-    tuning_budget: int,
-    budget: int,
-    seeds: Sequence[int],
-    tuning_seeds: Sequence[int],
-) -> Record:
+def measure_problem(algo: str, reference: str, factor: float, **runs: Any) -> Record:
     """Samples of each seed on the problem FILE:NAME, with the best of three factors, found on other seeds."""
     name = reference.rpartition(":")[2]
 
     def made(lanes: Sequence[int]) -> Episodic:
         return own.episodic(name, own.load(reference)(list(lanes)), len(lanes))
 
-    trials = _trials(
-        algo, allowed(algo, tuple(factor * step for step in OWN)), {name: made}, tuning_budget, tuning_seeds
-    )
+    trials, best, found = _tuned(algo, [factor * step for step in OWN], {name: made}, **runs)
+    return {"trials": trials, "best": best, **found[name]}
+
+
+def _tuned(
+    algo: str,
+    factors: Sequence[float],
+    problems: Problems,
+    tuning_budget: int,
+    budget: int,
+    seeds: Sequence[int],
+    tuning_seeds: Sequence[int],
+) -> tuple[list[Record], float, dict[str, Record]]:
+    """Trials of factors on other seeds, the best of them, and what is measured with it on each problem."""
+    trials = _trials(algo, allowed(algo, tuple(factors)), problems, tuning_budget, tuning_seeds)
     best = choose(trials)
-    return {"trials": trials, "best": best, **_measured(made(seeds), maker(algo, best), budget, seeds)}
+    return trials, best, {name: _measured(of(seeds), maker(algo, best), budget, seeds) for name, of in problems.items()}
 
 
 def measure_losses(

@@ -14,7 +14,7 @@
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
+from typing import Any, Literal, get_args
 
 from pcpg_lab.claims.records import Scale
 from pcpg_theory.learners import pcpg
@@ -97,80 +97,49 @@ class Table1Settings:
     """Tables drawn for the chance of a verdict."""
 
 
-SETTINGS: dict[Scale, Table1Settings] = {
-    "smoke": Table1Settings(
-        seeds=2,
-        sizes={"lock": (1, 2), "chain": (2, 3), "tree": (1, 2), "noisy sea": (2, 3)},
-        budget=2_000,
-        long_budget=4_000,
-        theory_budget=400,
-        theory_seeds=2,
-        bare_budget=300,
-        tuning_sizes={"lock": 1, "chain": 2, "tree": 1, "noisy sea": 2},
-        tuning_budget=300,
-        tuning_seeds=2,
-        errors=(0.0, 0.4),
-        error_budget=600,
-        depths=(2,),
-        tree_seeds=1,
-        tree_policies=2,
-        tree_pairs=20,
-        gap_budget=1_000,
-        bootstrap=20,
-        chances=4,
-    ),
-    "laptop": Table1Settings(
-        seeds=10,
-        sizes={
+SCALES: dict[str, tuple[Any, Any, Any]] = {
+    "seeds": (2, 10, 20),
+    "sizes": (
+        {"lock": (1, 2), "chain": (2, 3), "tree": (1, 2), "noisy sea": (2, 3)},
+        {
             "lock": (2, 3, 4, 5, 6),
-            "chain": (3, 4, 5, 6, 7, 8),
-            "tree": (2, 3, 4, 5),
+            "chain": (3, 4, 5, 6, 8, 10),
+            "tree": (2, 3, 4),
             "noisy sea": (3, 5, 7, 10, 13, 17),
         },
-        budget=200_000,
-        long_budget=4_000_000,
-        theory_budget=20_000,
-        theory_seeds=5,
-        bare_budget=20_000,
-        tuning_sizes={"lock": 3, "chain": 5, "tree": 3, "noisy sea": 5},
-        tuning_budget=40_000,
-        tuning_seeds=4,
-        errors=(0.0, 0.2, 0.4),
-        error_budget=40_000,
-        depths=(2, 4, 6, 8),
-        tree_seeds=10,
-        tree_policies=10,
-        tree_pairs=200,
-        gap_budget=100_000,
-        bootstrap=500,
-        chances=200,
-    ),
-    "paper": Table1Settings(
-        seeds=20,
-        sizes={
+        {
             "lock": (2, 3, 4, 5, 6, 8, 10),
-            "chain": (3, 4, 5, 6, 7, 8, 9, 10),
-            "tree": (2, 3, 4, 5, 6),
+            "chain": (3, 4, 5, 6, 8, 10, 12),
+            "tree": (2, 3, 4, 5),
             "noisy sea": (3, 5, 7, 10, 13, 17, 20),
         },
-        budget=2_000_000,
-        long_budget=20_000_000,
-        theory_budget=1_000_000,
-        theory_seeds=5,
-        bare_budget=1_000_000,
-        tuning_sizes={"lock": 4, "chain": 6, "tree": 4, "noisy sea": 6},
-        tuning_budget=1_000_000,
-        tuning_seeds=8,
-        errors=(0.0, 0.1, 0.2, 0.3, 0.4, 0.5),
-        error_budget=300_000,
-        depths=(2, 4, 6, 8, 9),
-        tree_seeds=20,
-        tree_policies=10,
-        tree_pairs=500,
-        gap_budget=1_000_000,
-        bootstrap=2_000,
-        chances=1_000,
     ),
+    "budget": (2_000, 200_000, 2_000_000),
+    "long_budget": (4_000, 4_000_000, 20_000_000),
+    "theory_budget": (400, 20_000, 1_000_000),
+    "theory_seeds": (2, 5, 5),
+    "bare_budget": (300, 20_000, 1_000_000),
+    "tuning_sizes": (
+        {"lock": 1, "chain": 2, "tree": 1, "noisy sea": 2},
+        {"lock": 3, "chain": 5, "tree": 3, "noisy sea": 5},
+        {"lock": 4, "chain": 6, "tree": 4, "noisy sea": 6},
+    ),
+    "tuning_budget": (300, 40_000, 1_000_000),
+    "tuning_seeds": (2, 4, 8),
+    "errors": ((0.0, 0.4), (0.0, 0.2, 0.4), (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)),
+    "error_budget": (600, 40_000, 300_000),
+    "depths": ((2,), (2, 4, 6, 8), (2, 4, 6, 8, 9)),
+    "tree_seeds": (1, 10, 20),
+    "tree_policies": (2, 10, 10),
+    "tree_pairs": (20, 200, 500),
+    "gap_budget": (1_000, 100_000, 1_000_000),
+    "bootstrap": (20, 500, 2_000),
+    "chances": (4, 200, 1_000),
+}
+"""Each setting at the scales smoke, laptop and paper."""
+SETTINGS: dict[Scale, Table1Settings] = {
+    scale: Table1Settings(**{name: values[place] for name, values in SCALES.items()})
+    for place, scale in enumerate(get_args(Scale))
 }
 
 
@@ -203,7 +172,7 @@ LARGEST: dict[str, float] = {"epsilon-greedy-q": 1.0}
 
 # Learners that need hundreds of episodes between updates and keep none of them get more samples where the others
 # have few, so something can be said of them: in the tuning and in B. The tables print it.
-PATIENT: dict[str, int] = {"pcpg": 25, "cpi": 10}
+PATIENT: dict[str, int] = {"pcpg": 50, "cpi": 10}
 
 
 # Algorithms for which nothing polynomial is claimed from s0: where they get there too, growth says nothing.

@@ -6,7 +6,7 @@ from typing import get_args
 import numpy as np
 
 from pcpg_lab.claims.records import Record
-from pcpg_lab.table1 import power
+from pcpg_lab.table1 import growth
 from pcpg_lab.table1.growth import Verdict, compare, finite, median
 from pcpg_lab.table1.measures import choose_own
 from pcpg_lab.table1.plan import CellKind, reached
@@ -19,6 +19,7 @@ from pcpg_lab.table1.settings import (
     LOSS,
     NOISY,
     ONE_PATH,
+    PATIENT,
     SETTLE,
     Family,
     Table1Settings,
@@ -55,6 +56,7 @@ def summarise(records: list[Record], settings: Table1Settings) -> Record:
             "settle": SETTLE,
             "chain_decisions": CHAIN_DECISIONS,
             "tuning_sizes": dict(settings.tuning_sizes),
+            "patient": PATIENT,
             "sizes": {family: list(sizes) for family, sizes in settings.sizes.items()},
         },
         "controls": {
@@ -80,11 +82,11 @@ def summarise(records: list[Record], settings: Table1Settings) -> Record:
 
 def _power(family: Family, records: list[Record], settings: Table1Settings, budget: int) -> Record:
     """The shares of seeds of the controls that got there, and the first size from which on all of them fail."""
-    reached, sizes = power.controls_of(records, budget).get(family, {}), settings.sizes[family]
-    uniform = power.uniform_growth({size: make(family, size, [0, 1, 2]) for size in sizes})
+    reached, sizes = growth.controls_of(records, budget).get(family, {}), settings.sizes[family]
+    uniform = growth.uniform_growth({size: make(family, size, [0, 1, 2]) for size in sizes})
     return {
         "reached": {name: {str(size): share for size, share in sorted(each.items())} for name, each in reached.items()},
-        "from": power.fails(reached, sizes),
+        "from": growth.fails(reached, sizes),
         "uniform_growth": {str(size): factor for size, factor in uniform.items()},
     }
 
@@ -141,9 +143,9 @@ def _family(
     chances = None
     if name not in CONTROLS and found.verdict != "no claim":
         made: dict[float, Size] = {size: size_of(make(family, int(size), [0])) for size in every}
-        growth: dict[float, float] = {int(size): factor for size, factor in against["uniform_growth"].items()}
-        chances = power.chances(every, made, theorem, budget, growth, found, settings.chances)
-    found = power.judged(found, against["from"], bool(against["reached"]) and name not in CONTROLS)
+        uniform: dict[float, float] = {int(size): factor for size, factor in against["uniform_growth"].items()}
+        chances = growth.chances(every, made, theorem, budget, uniform, found, settings.chances)
+    found = growth.judged(found, against["from"], bool(against["reached"]) and name not in CONTROLS)
     own = {str(record["arguments"]["size"]): _own_factor(record) for record in _of(family, kinds["own"])}
     ends = [_best_median(own.get(str(size)), samples[size]) for size in sorted({min(samples), max(samples)})]
     medians = [end for end in ends if end]

@@ -3,7 +3,7 @@
 from pcpg_lab.claims.records import Record, markdown
 from pcpg_lab.table1.measures import METHODS
 from pcpg_lab.table1.problems import MISSPECIFIED
-from pcpg_lab.table1.settings import BARE, FAMILIES, NOISY, PATIENT
+from pcpg_lab.table1.settings import BARE, FAMILIES, NOISY
 
 Lines = list[str]
 
@@ -302,7 +302,7 @@ def _losses(summary: Record) -> str:
             rows.append(
                 [name_of(algo, found), *(f"{row['loss']:.3f}" for problem in MISSPECIFIED for row in parts[problem])]
             )
-    more = {algo: times for algo, times in PATIENT.items() if algo in summary["algos"]}
+    more = {algo: times for algo, times in summary["protocol"]["patient"].items() if algo in summary["algos"]}
     patient = "".join(f"; {name_of(a, summary['algos'][a])}: {times} times as many" for a, times in more.items())
     text = [
         "## Loss by misspecified aggregation",

@@ -11,10 +11,11 @@ import numpy as np
 
 from pcpg_theory import own
 from pcpg_theory.cli import Result, SeededCommand, at_least, check_seeds, show
+from pcpg_theory.learners import mazes, runner
 from pcpg_theory.learners import problem as episodic
-from pcpg_theory.learners import runner
 from pcpg_theory.learners.homer import block_lock
 from pcpg_theory.learners.registry import BESIDE, COMPARATORS, current_name
+from pcpg_theory.mdp import Array
 
 PROBLEMS: dict[str, tuple[int, Callable[[int, list[int]], episodic.Episodic]]] = {  # default size, size and seeds
     "lock": (4, episodic.lock),
@@ -25,6 +26,7 @@ PROBLEMS: dict[str, tuple[int, Callable[[int, list[int]], episodic.Episodic]]] =
     "noisy-sea": (5, episodic.noisy_sea),
     "noisy-lock": (6, episodic.noisy_lock),
     "block-lock": (4, block_lock),
+    "maze": (8, mazes.maze),
 }
 
 
@@ -38,14 +40,19 @@ class CompareCommand(SeededCommand):
     """A scale factor for each, in the same order. Defaults are mostly the papers' constants."""
     learner: tuple[str, ...] = ()
     """Your own learners to add, each as FILE:NAME."""
-    mdp: Literal["lock", "deep-sea", "riverswim", "random", "tree", "noisy-sea", "noisy-lock", "block-lock"] = "lock"
+    mdp: Literal["lock", "deep-sea", "riverswim", "random", "tree", "noisy-sea", "noisy-lock", "block-lock", "maze"] = (
+        "lock"
+    )
     """The problem."""
     problem: str | None = None
     """Your own problem instead, as FILE:NAME of a function from seeds to an MDP or an episodic problem."""
     horizon: int | None = None
-    """Depth of the lock or the tree, side of the sea, states of RiverSwim or the random MDP, decisions of your own."""
+    """Depth of the lock or the tree, side of the sea or maze, states of RiverSwim or the random MDP, decisions of your
+    own."""
     observations: int = 8
     """Number of observations of each state of the block lock."""
+    lengthscale: float | None = None
+    """rf-lsvi on the maze: lengthscale in cells of a Gaussian kernel; by default a pair resembles only itself."""
     budget: int = 100_000
     """Samples (environment steps) for each seed."""
     seeds: int = 5
@@ -64,7 +71,7 @@ class CompareCommand(SeededCommand):
         eps, rows = self.epsilon * (made.optimal() - made.uniform()), {}
         for i, name in enumerate(names):
             began, options = time.perf_counter(), {"scale": self.scales[i]} if self.scales else {}
-            make = partial((COMPARATORS | BESIDE)[name].make, **options)
+            make = partial((COMPARATORS | BESIDE)[name].make, **options, **self._kernel(name))
             history = runner.run(made, make, seeds, self.budget, self.points)
             needed = runner.samples_to(history, eps)
             solved = int(np.isfinite(needed).sum())
@@ -93,6 +100,8 @@ class CompareCommand(SeededCommand):
         if self.scales and len(self.scales) != count:
             raise ValueError(f"scales must be {count}, one per algorithm, or none, got {len(self.scales)}")
         at_least(1, horizon=self.horizon)
+        if self.lengthscale is not None and (self.mdp != "maze" or "rf-lsvi" not in self.algos):
+            raise ValueError("lengthscale needs --mdp maze and rf-lsvi among --algos")
         if not 0.0 < self.epsilon < 1.0:
             raise ValueError(f"epsilon must be a share of the gap above 0 and below 1, got {self.epsilon}")
 
@@ -106,6 +115,11 @@ class CompareCommand(SeededCommand):
         if self.mdp == "block-lock":
             make = partial(block_lock, observations=self.observations)
         return make(self.horizon or size, seeds)
+
+    def _kernel(self, algo: str) -> dict[str, Array]:
+        if self.lengthscale is None or algo != "rf-lsvi":
+            return {}
+        return {"kernel": mazes.kernel(self.horizon or PROBLEMS["maze"][0], self.seed, self.lengthscale)}
 
     @staticmethod
     def render(result: Result) -> None:

@@ -1,4 +1,4 @@
-"""Other people's environments: Gymnasium's, dm_env's (bsuite) and gymnax's, by name or from a Python function.
+"""External environments: Gymnasium, dm_env (bsuite) and gymnax, by name or from a Python function.
 
-Nothing here is imported before such an environment is asked for.
+Nothing here is imported until such an environment is used.
 """

@@ -1,6 +1,6 @@
 """A dm_env environment behind Gymnasium's interface, such as bsuite's.
 
-An episode that ends with discount 0 terminated; one that ends with any other discount was cut, and truncated.
+An episode that ends with discount 0 is terminated; with any other discount it is truncated.
 """
 
 import importlib
@@ -17,7 +17,7 @@ from pcpg.envs.options import InvalidOption
 class DmEnv(gymnasium.Env):
     """A dm_env.Environment as a gymnasium.Env.
 
-    dm_env has no seeds: those of Gymnasium go to `reseed(env, seed)` where it is given, and else change nothing.
+    dm_env has no seeds: those of Gymnasium are passed to `reseed(env, seed)` if given, and otherwise ignored.
     """
 
     def __init__(
@@ -63,11 +63,11 @@ def to_space(spec: Any) -> gymnasium.Space:
 
 
 LENGTHS = {"_episode_len": 0, "_size": 0, "_max_steps": 0, "_chain_length": 0, "_rows": -1, "_memory_length": 1}
-"""Where environments of bsuite keep the length of an episode, and what it is more than that."""
+"""Attributes in which bsuite environments keep the length of an episode, and what to add to them."""
 
 
 def bsuite_env(name: str, options: Mapping[str, object]) -> DmEnv:
-    """An environment of bsuite: a point of its sweep such as "deep_sea/0", or a name with options over those of 0."""
+    """A bsuite environment: a sweep point such as "deep_sea/0", or a name whose options override those of point 0."""
     bsuite, sweep = (importlib.import_module(module) for module in ("bsuite", "bsuite.sweep"))
     experiment, _, point = name.partition("/")
     settings = sweep.SETTINGS.get(f"{experiment}/{point or 0}")
@@ -85,7 +85,7 @@ def bsuite_env(name: str, options: Mapping[str, object]) -> DmEnv:
 
 
 def _length(env: object) -> int | None:
-    """The length of an episode, where an environment of bsuite, or one inside it, knows it."""
+    """The length of an episode, if a bsuite environment or one inside it knows it."""
     while env is not None:
         own = vars(env)
         if "_max_time" in own and "_timescale" in own:  # of a pole, in seconds, which are added up with an error
@@ -98,7 +98,7 @@ def _length(env: object) -> int | None:
 
 
 def _reseed(env: Any, seed: int) -> None:
-    """A new start for the generator of the environment and of each environment inside it."""
+    """Reseed the generators of the environment and of each environment inside it."""
     while env is not None:
         if isinstance(getattr(env, "_rng", None), np.random.RandomState):
             env._rng = np.random.RandomState(seed)

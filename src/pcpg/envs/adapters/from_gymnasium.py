@@ -1,6 +1,6 @@
 """A Gymnasium environment, or a vector of them, as an environment on the host.
 
-What `check_environment` asks of a Gymnasium environment: spaces to learn on, and Gymnasium's interface.
+Also the part of `check_environment` for Gymnasium: supported spaces, and Gymnasium's interface.
 """
 
 import atexit
@@ -21,17 +21,21 @@ from gymnasium.vector import VectorEnv
 
 from pcpg.config import Json, nearest
 from pcpg.envs.adapters.from_module import arguments, make_findable
+from pcpg.envs.adapters.goals import goals_of
 from pcpg.envs.adapters.names import gymnasium_package, players_elsewhere
 from pcpg.envs.adapters.players import PlainPlayers, VectorPlayers, ended, is_alive
 from pcpg.envs.adapters.spaces import actions_of, observations_of
+from pcpg.envs.adapters.worker_process import said
 from pcpg.envs.adapters.workers import WorkerPlayers
 from pcpg.envs.contract import ContractError
 from pcpg.envs.host import HostEnvironment, Players
 from pcpg.envs.options import InvalidOption, NoTimeLimit, require_int
+from pcpg.envs.protocol import Goals
 from pcpg.envs.spaces import Image
+from pcpg.machine import available_cores
 
 LARGEST = 1e6
-"""Bounds beyond which nobody means them."""
+"""Bounds beyond this count as none."""
 
 Maker = Callable[[], Any]
 """Makes a gymnasium.Env or a gymnasium.vector.VectorEnv."""
@@ -39,7 +43,7 @@ Maker = Callable[[], Any]
 
 @dataclasses.dataclass(frozen=True)
 class GymnasiumEnv(HostEnvironment):
-    """Environments made by a function; equal where function and settings are."""
+    """Environments made by a function; equal if function and settings are."""
 
     name: str
     make: Maker
@@ -63,13 +67,21 @@ class GymnasiumEnv(HostEnvironment):
 
     @functools.cached_property
     def _first(self) -> Any:
-        """One environment, to ask for its spaces; it plays too."""
-        env = self.make()
+        """One environment, whose spaces are read; it plays too."""
+        try:
+            env = self.make()
+        except Exception as error:
+            if type(error).__module__.partition(".")[0] == "pcpg":
+                raise
+            raise InvalidOption(f"{self.name} cannot be made: {said(error)}") from error
         _OPEN[id(self)] = self
         if not isinstance(env, gymnasium.Env | VectorEnv):
-            raise InvalidOption(
-                f"{self.name} must give a gymnasium.Env or a gymnasium.vector.VectorEnv, got a {type(env).__name__}"
-            )
+            kind = type(env).__name__
+            raise InvalidOption(f"{self.name} must give a gymnasium.Env or a gymnasium.vector.VectorEnv, got {kind}")
+        single = "single_" if isinstance(env, VectorEnv) else ""
+        for name in (f"{single}observation_space", f"{single}action_space"):
+            if not isinstance(space := getattr(env, name, None), gymnasium.Space):
+                raise InvalidOption(f"{self.name}: {name} must be a space of gymnasium.spaces, got {space!r:.60}")
         return env
 
     @property
@@ -85,7 +97,7 @@ class GymnasiumEnv(HostEnvironment):
 
     @functools.cached_property
     def limit(self) -> int | None:
-        """The environment's own time limit, None where it has none."""
+        """The environment's own time limit, or None."""
         return time_limit(self._first)
 
     @property
@@ -117,6 +129,10 @@ class GymnasiumEnv(HostEnvironment):
         return None if threshold is None else float(threshold)
 
     @property
+    def observed_goals(self) -> Goals | None:
+        return goals_of(self._first, self.single_observation)
+
+    @property
     def players(self) -> Players:
         return self._players
 
@@ -128,21 +144,26 @@ class GymnasiumEnv(HostEnvironment):
             stage = (self.make, *self.coders)
             hire = players_elsewhere()
             if hire is None:
+                most = MOST_WORKERS * len(available_cores())
+                require_int("workers on this machine", self.workers, minimum=1, maximum=most)
                 return WorkerPlayers(stage, self.workers, self.step_timeout)
             return hire(stage, self.workers, self.step_timeout, self.max_steps)
         return PlainPlayers([self._first], *self.coders, self.step_timeout, self.make, self.num_envs)
 
     @property
     def is_alive(self) -> bool:
-        """Whether none of its vectors has lost a process, waits for one in vain, or is closed."""
+        """Whether all its vectors are open, with all their processes alive and answering."""
         return is_alive(vars(self).get("_first")) and is_alive(getattr(vars(self).get("_players"), "vector", None))
 
     def close(self) -> None:
-        """Close all environments that were made, with their processes; they are created again on demand."""
+        """Close all environments and their processes; they are recreated on demand."""
         _OPEN.pop(id(self), None)
         for name in ("_players", "_first"):
             ended(vars(self).pop(name, None))
 
+
+MOST_WORKERS = 32
+"""Of a core: simulators may wait for something else."""
 
 _OPEN: "weakref.WeakValueDictionary[int, GymnasiumEnv]" = weakref.WeakValueDictionary()
 
@@ -154,9 +175,9 @@ def _close_all() -> None:
 
 
 def gymnasium_env(name: str, options: Json) -> Any:
-    """What Gymnasium makes of an id, once the package behind it is imported."""
+    """The environment that Gymnasium makes from an id, after importing its package."""
     if ":" in name and not re.fullmatch("[^:]+:[^:]+", name):
-        raise InvalidOption(f"{name!r} is no id of Gymnasium: expected one such as CartPole-v1 or my_package:MyEnv-v0")
+        raise InvalidOption(f"{name!r} is not a Gymnasium id: expected one such as CartPole-v1 or my_package:MyEnv-v0")
     package = gymnasium_package(name).name
     if package in ("ale_py", "gymnasium_robotics", "shimmy"):
         gymnasium.register_envs(importlib.import_module(package))  # importing it is what registers them
@@ -184,7 +205,7 @@ def gymnasium_env(name: str, options: Json) -> Any:
 
 
 def arguments_of(name: str) -> list[str]:
-    """The arguments of what makes the environment of an id, as far as they are known before it is made."""
+    """The arguments of the maker behind an id, as far as they are known beforehand."""
     try:
         return arguments(_creator(name))
     except ImportError:
@@ -197,7 +218,7 @@ def _creator(name: str) -> Any:
 
 
 def _check_render_mode(name: str, mode: str) -> None:
-    """Refuse a render mode that an environment with declared modes does not have."""
+    """Refuse a render mode that is not among the declared ones."""
     creator = _creator(name)
     known = [str(one) for one in (getattr(creator, "metadata", None) or {}).get("render_modes") or ()]
     # Gymnasium itself makes these two of others.
@@ -207,7 +228,7 @@ def _check_render_mode(name: str, mode: str) -> None:
 
 
 def similar_id(name: str) -> str | None:
-    """The id of Gymnasium that a name is likely to stand for: another version of it, or one with a slip in it."""
+    """The Gymnasium id that a name probably means: another version, or a misspelling."""
     registry = [known for known in gymnasium.registry if not known.startswith("pcpg/")]  # where our bridge puts ours
     stem = re.sub(r"-v\d+$", "", name).casefold()
     versions = [known for known in registry if known.casefold().startswith(f"{stem}-v")]
@@ -217,7 +238,7 @@ def similar_id(name: str) -> str | None:
 
 
 def time_limit(env: Any) -> int | None:
-    """The most steps of an episode: of the spec, of a TimeLimit wrapper, or an attribute `max_steps`."""
+    """The time limit of an episode: from the spec, a TimeLimit wrapper, or an attribute `max_steps`."""
     spec = getattr(env, "spec", None)
     if spec is not None and spec.max_episode_steps:
         return int(spec.max_episode_steps)
@@ -232,9 +253,9 @@ def time_limit(env: Any) -> int | None:
 
 
 def declared_space(env: gymnasium.Env | VectorEnv) -> gymnasium.Space:
-    """The observation space of an environment; the bytes of MiniGrid's grid declared as the codes that they are.
+    """The observation space of an environment, with the bytes of MiniGrid's grid declared as codes.
 
-    MiniGrid's observations are not brightness but three integers a cell, for object, colour and state.
+    MiniGrid's observations are not pixels but three integers per cell: object, colour and state.
     """
     space = env.single_observation_space if isinstance(env, VectorEnv) else env.observation_space
     if not _is_minigrid(env):
@@ -247,13 +268,13 @@ def declared_space(env: gymnasium.Env | VectorEnv) -> gymnasium.Space:
 
 
 def _is_minigrid(env: gymnasium.Env | VectorEnv) -> bool:
-    """Whether an environment, or the first of a vector, is one of MiniGrid's."""
+    """Whether an environment, or the first of a vector, is from MiniGrid."""
     module = sys.modules.get("minigrid.minigrid_env")  # loaded, if the environment is one of its
     return module is not None and isinstance(getattr(env, "envs", [env])[0].unwrapped, module.MiniGridEnv)
 
 
 def _codes(space: gymnasium.Space, views: tuple[tuple[int, int], ...]) -> gymnasium.Space:
-    """A grid of codes [width, height, 3] as MultiDiscrete; other spaces, pictures among them, as they are."""
+    """A grid of codes [width, height, 3] as MultiDiscrete; other spaces, including pictures, unchanged."""
     if not isinstance(space, spaces.Box) or space.dtype != np.uint8 or space.shape[:2] not in views:
         return space
     constants = importlib.import_module("minigrid.core.constants")
@@ -263,7 +284,7 @@ def _codes(space: gymnasium.Space, views: tuple[tuple[int, int], ...]) -> gymnas
 
 
 def check_gymnasium(made: Any, seed: int, num_steps: int) -> None:
-    """Play at random and raise a ContractError at the first thing that would go wrong in training."""
+    """Play at random, and raise a ContractError for the first problem that training would hit."""
     name = getattr(made, "__name__", type(made).__name__)
 
     def refuse(what: str) -> NoReturn:

@@ -1,8 +1,8 @@
 """An environment named by its module or file: my_envs:KeyDoor, or my_envs.py:KeyDoor.
 
-The current folder is not on the path: libraries import what they find there, plugins of JAX and Gymnasium among it,
-and a user may stand in the folder of a stranger. It is searched for the module that was named and, where that is there
-and nowhere else, put last on the path with it.
+The current folder is not on the path: libraries, such as the plugins of JAX and Gymnasium, import whatever they find
+there, and the folder may be untrusted. It is searched only for the named module; if the module is there and nowhere
+else, the folder is put last on the path.
 """
 
 import contextlib
@@ -25,13 +25,13 @@ from pcpg.config import nearest
 from pcpg.envs.options import InvalidOption
 
 HERE = ""
-"""The current folder at the start: an environment may change it."""
+"""The current folder at startup; an environment may change it."""
 with contextlib.suppress(OSError):
     HERE = "" if sys.flags.safe_path else os.getcwd()
 
 
 class Copies:
-    """Makes copies of one environment: each of many that play in parallel needs its own."""
+    """Copies one environment, since each parallel player needs its own."""
 
     def __init__(self, env: object) -> None:
         self.env, self.__module__, self.__qualname__ = env, type(env).__module__, type(env).__qualname__
@@ -53,14 +53,14 @@ class Copies:
 
 
 def module_env(name: str, options: Mapping[str, object]) -> Any:
-    """The environment that the class or function MODULE:NAME makes, or a copy of the one of that name."""
+    """The environment made by the class or function MODULE:NAME, or a copy of the environment of that name."""
     make = maker_in(name)
     check_arguments(make, options, Path(name).name)
     return make(**options)
 
 
 def maker_in(name: str) -> Callable[..., Any]:
-    """The class or function MODULE:NAME; what copies it, where it is an environment itself."""
+    """The class or function MODULE:NAME; if it is an environment, a function that copies it."""
     where, _, path = name.rpartition(":")
     found: Any = module_of(where)
     where = Path(where).name if where.endswith(".py") else where  # of a path the end is enough
@@ -73,7 +73,7 @@ def maker_in(name: str) -> Callable[..., Any]:
 
 
 def arguments(make: Callable[..., Any] | None) -> list[str]:
-    """The names of the arguments of a maker, as far as it names them."""
+    """The names of the arguments of a maker, as far as they are known."""
     try:
         found = inspect.signature(make).parameters.values() if make is not None else ()
     except (TypeError, ValueError):  # of a builtin
@@ -82,7 +82,7 @@ def arguments(make: Callable[..., Any] | None) -> list[str]:
 
 
 def accepts(make: Callable[..., Any] | None, name: str) -> bool:
-    """Whether a maker can be called with an argument of this name; True if it does not say."""
+    """Whether a maker accepts an argument of this name; True if unknown."""
     try:
         found = inspect.signature(make).parameters.values() if make is not None else ()
     except (TypeError, ValueError):  # of a builtin
@@ -107,7 +107,7 @@ def check_arguments(make: Callable[..., Any], options: Mapping[str, object], nam
 
 
 def module_of(where: str) -> ModuleType:
-    """The module of this name, or in this file."""
+    """The module with this name, or in this file."""
     path = Path(where)
     if path.suffix == ".py" and not os.path.isfile(path):
         raise InvalidOption(f"there is no file {where}")
@@ -120,7 +120,7 @@ def module_of(where: str) -> ModuleType:
         if error.name != where.partition(".")[0] and error.name != where:
             raise _failed(where, error) from error
         raise InvalidOption(
-            f"there is no module {where!r}, neither here nor installed; a file is named with its path, as in "
+            f"there is no module {where!r}, here or installed; name a file by its path, as in "
             f"{where.replace('.', '/')}.py:Name"
         ) from error
     except Exception as error:
@@ -134,7 +134,7 @@ def _failed(where: str, error: Exception) -> InvalidOption:
 
 
 def sources(where: str) -> list[Path]:
-    """The files of the module or package that importing it would run, found without importing; empty: unknown."""
+    """The files that importing the module or package would run, found without importing it; empty if unknown."""
     if where.endswith(".py"):
         return [Path(where).resolve()] if os.path.isfile(where) else []
     spec = _installed(where) or _here(where)
@@ -166,7 +166,7 @@ def _here(where: str) -> ModuleSpec | None:
 
 
 def make_findable(where: str) -> None:
-    """Put the current folder last on the path if the module is there and nowhere else; for what a user named."""
+    """Put the current folder last on the path if the module that a user named is there and nowhere else."""
     if _installed(where) is None and _here(where) is not None:
         put_on_path(Path(HERE))
 
@@ -179,7 +179,7 @@ def put_on_path(folder: Path) -> None:
 
 @functools.cache
 def _of_file(path: Path) -> ModuleType:
-    """The module in a file, whose neighbours it can import, as if it was started by Python."""
+    """The module in a file; it can import its neighbours, as if run by Python."""
     put_on_path(path.parent)
     known = getattr(sys.modules.get(path.stem), "__file__", None)
     if known is not None and Path(known).resolve() == path:
@@ -188,7 +188,7 @@ def _of_file(path: Path) -> ModuleType:
     name = path.stem if known is None and path.stem not in sys.modules else f"{path.stem}_{_short_hash(path)}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise ImportError(f"{path} is no Python module")
+        raise ImportError(f"{path} is not a Python module")
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)

@@ -1,8 +1,7 @@
-"""MiniGrid's partial view in one pass over its rows: most of the time of a step of MiniGrid is spent on that view.
+"""MiniGrid's partial view in one pass over its rows, since that view takes most of the time of a step.
 
-MiniGrid cuts the part out of its grid, turns it up to four times, finds what can be seen, and encodes it. Here each row
-of the view is cut out where it lies in the grid, and those behind the last visible one are skipped. The observation is
-the same.
+MiniGrid slices its grid, rotates the slice up to four times, finds the visible cells and encodes them. Here each row of
+the view is read directly from the grid, and rows behind the last visible one are skipped. Observations are identical.
 """
 
 import functools
@@ -21,13 +20,13 @@ OWN = ("gen_obs", "gen_obs_grid", "get_view_exts")
 
 
 def hasten(env: Any) -> None:
-    """Let an environment take its views in one pass, unless it has a view of its own."""
+    """Make an environment compute its views in one pass, unless it has its own view."""
     if not env.see_through_walls and all(getattr(type(env), name) is getattr(MiniGridEnv, name) for name in OWN):
         vars(env)["gen_obs"] = functools.partial(observed, env)
 
 
 def observed(env: Any) -> dict[str, Any]:
-    """What `MiniGridEnv.gen_obs` gives."""
+    """The observation of `MiniGridEnv.gen_obs`."""
     size, grid, width, height = env.agent_view_size, env.grid.grid, env.grid.width, env.grid.height
     ahead_x, ahead_y = AHEAD[env.agent_dir]
     x, y = map(int, env.agent_pos)
@@ -74,7 +73,7 @@ def _to_edge(x: int, y: int, ahead_x: int, ahead_y: int, width: int, height: int
 
 @functools.cache
 def _visible(size: int, seen: int, clear: int) -> tuple[tuple[int, ...], int]:
-    """The columns of a row that are seen, from the bits shown by the row before it, and the bits shown of the next."""
+    """The visible columns of a row, from the bits shown by the previous row, and the bits it shows of the next."""
     ahead = 0
     for columns, step in ((range(size - 1), 1), (range(size - 1, 0, -1), -1)):
         for column in columns:

@@ -1,8 +1,8 @@
-"""Other people's environments by name: gymnasium:ID, bsuite:NAME, gymnax:NAME, MODULE:NAME, FILE.py:NAME; and those
-of a Python function.
+"""External environments by name: gymnasium:ID, bsuite:NAME, gymnax:NAME, MODULE:NAME, FILE.py:NAME; and those made by a
+Python function.
 
-A new kind is a file with a function of a name and options, and a line in ADAPTERS. Options of ours (`max_steps`,
-`num_envs`, `workers`, `step_timeout`) are taken out of those of environments on the host.
+A new kind is a file with a function of a name and options, and a line in ADAPTERS. For environments on the host, our
+own options (`max_steps`, `num_envs`, `workers`, `step_timeout`) are separated from the rest.
 """
 
 import contextlib
@@ -33,14 +33,14 @@ OWN: dict[str, dict[str, object]] = {
     # As in the paper, training episodes are a fifth of the environment's own; the evaluation has all 999 steps.
     "gymnasium:MountainCarContinuous-v0": {"max_steps": 200},
 }
-"""Options of environments that have other defaults."""
+"""Environments with other defaults."""
 
 MOVED = {"pcpg.envs.adapters.own_tasks": "pcpg_lab.envs.own_tasks"}
-"""Modules of ours that ids name, by the names that they had before."""
+"""Renamed modules of ours, by their former names in ids."""
 
 
 class Package(NamedTuple):
-    """A module that making an environment imports."""
+    """A module imported to create an environment."""
 
     name: str
     pip: str  # what installs it; "" for a module that only the id names, which may be anybody's
@@ -55,11 +55,11 @@ REGISTERING = {
         "gymnasium_robotics", "pcpg[robotics]"
     ),
 }
-"""Packages that register environments with Gymnasium, by how their ids begin: a regular expression."""
+"""Packages that register environments with Gymnasium, by a regular expression for the beginning of their ids."""
 
 
 def gymnasium_package(name: str) -> Package:
-    """The package behind an id of Gymnasium: named before its colon, told by its beginning, or Gymnasium itself."""
+    """The package behind a Gymnasium id: named before its colon, known by its beginning, or Gymnasium itself."""
     module, colon, _ = name.partition(":")
     if colon:
         return Package(module, "")
@@ -67,7 +67,7 @@ def gymnasium_package(name: str) -> Package:
 
 
 class Adapter(NamedTuple):
-    """A kind of environment that is not ours."""
+    """A kind of external environment."""
 
     home: str  # "module:NAME" of the function that makes one from its name and options
     package: Callable[[str], Package | None]  # what making the environment of a name imports
@@ -75,7 +75,7 @@ class Adapter(NamedTuple):
 
 
 PYTHON = "python"
-"""The prefix of environments that a Python function makes; the function has to be registered in this process."""
+"""The prefix of environments made by a Python function, which must be registered in this process."""
 
 ADAPTERS: dict[str, Adapter] = {
     "gymnasium": Adapter("pcpg.envs.adapters.from_gymnasium:gymnasium_env", gymnasium_package),
@@ -95,7 +95,7 @@ _FUNCTIONS = Functions(PYTHON, "env_fn")
 
 
 def split_id(env_id: str) -> tuple[Adapter | None, str]:
-    """The adapter of an id, None for an environment of ours, and the name behind its prefix."""
+    """The adapter of an id, or None for a built-in environment, and the name after its prefix."""
     prefix, colon, name = str(env_id).partition(":")  # a file may hold anything
     if prefix not in ADAPTERS and IN_MODULE.fullmatch(str(env_id)):
         return MODULE, str(env_id)
@@ -104,25 +104,25 @@ def split_id(env_id: str) -> tuple[Adapter | None, str]:
 
 
 def is_adapted(env_id: str) -> bool:
-    """Whether an id names somebody else's environment, by its prefix."""
+    """Whether an id names an external environment, by its prefix."""
     return split_id(env_id)[0] is not None
 
 
 def is_on_host(env_id: str) -> bool:
-    """Whether it is also stepped on the host."""
+    """Whether an id names an external environment that is stepped on the host."""
     adapter, _ = split_id(env_id)
     return adapter is not None and adapter.on_host
 
 
 class Untrusted(ValueError):
-    """An environment in a module that only a run folder names."""
+    """The environment is in a module that only the run folder names."""
 
 
 def outside_module(env_id: str, options: Mapping[str, object]) -> str | None:
-    """What making an environment would import or open beyond known packages that are installed; None: nothing.
+    """What creating an environment would import or open besides known, installed packages, or None.
 
-    Known packages are the library, Gymnasium and those of our extras. A user's own function was given in Python, and
-    no folder can name another.
+    Known packages are the library, Gymnasium and the extras. A user's own function was given in Python; a folder cannot
+    name another one.
     """
     adapter, name = split_id(env_id)
     package = None if adapter is None else adapter.package(name)
@@ -143,14 +143,14 @@ def outside_module(env_id: str, options: Mapping[str, object]) -> str | None:
 
 
 def sources_of(env_id: str) -> list[Path]:
-    """The files that making an environment would import where its id names a module; empty: unknown."""
+    """The files that creating an environment would import if its id names a module; empty if unknown."""
     adapter, name = split_id(env_id)
     package = None if adapter is None else adapter.package(name)
     return [] if package is None or package.pip else sources(package.name)
 
 
 def _is_installed(package: str) -> bool:
-    """Whether a package would be imported from where packages are installed, and not from the working folder."""
+    """Whether a package would be imported from an installation, not from the working folder."""
     spec = importlib.util.find_spec(package)
     places = {Path(path).resolve() for key, path in sysconfig.get_paths().items() if key in ("purelib", "platlib")}
     found = Path(spec.origin).resolve() if spec is not None and spec.origin else None
@@ -158,7 +158,7 @@ def _is_installed(package: str) -> bool:
 
 
 def _is_simple(value: object) -> bool:
-    """Whether an option is a number, a word or a list of them: a path or the name of a module is none."""
+    """Whether an option is a number, a word or a list of them, and so no path or module name."""
     if isinstance(value, list | tuple):
         return all(_is_simple(item) for item in value)
     if isinstance(value, str):
@@ -167,7 +167,7 @@ def _is_simple(value: object) -> bool:
 
 
 def is_own_function(env_id: str) -> bool:
-    """Whether an id is that of an environment which a Python function makes."""
+    """Whether an id is that of an environment made by a Python function."""
     return env_id.startswith(f"{PYTHON}:")
 
 
@@ -177,12 +177,12 @@ def knows_function(env_id: str) -> bool:
 
 
 def register_function(made: object) -> str:
-    """Make a function, a class or an environment known in this process; the id under which `make_adapted` finds it."""
+    """Register a function, class or environment in this process; returns its id for `make_adapted`."""
     return _FUNCTIONS.register(_maker_of(made))
 
 
 def given_function(env_id: str, made: object) -> contextlib.AbstractContextManager[None]:
-    """A context in which an id is that of this function, whatever is registered under it."""
+    """A context in which an id stands for this function, whatever is registered."""
     return _FUNCTIONS.given(env_id, _maker_of(made))
 
 
@@ -202,7 +202,7 @@ def adapter_options(env_id: str) -> Json:
 
 
 def arguments_of(env_id: str) -> list[str]:
-    """The names of arguments that the function or class behind an id has; empty where it cannot be told."""
+    """The names of the arguments of the function or class behind an id; empty if unknown."""
     if is_own_function(env_id):
         return arguments(_FUNCTIONS.find(env_id))
     adapter, name = split_id(env_id)
@@ -214,7 +214,7 @@ def arguments_of(env_id: str) -> list[str]:
 
 
 def takes(env_id: str, option: str) -> bool:
-    """Whether what makes the environment takes an option; makers that can hide their arguments do."""
+    """Whether the maker of the environment takes an option; True if its arguments are unknown."""
     if is_own_function(env_id):
         return accepts(_FUNCTIONS.find(env_id), option)
     adapter, name = split_id(env_id)
@@ -223,7 +223,7 @@ def takes(env_id: str, option: str) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class Maker:
-    """A call that makes an environment and can be sent to another process; equal ones make the same."""
+    """A call that creates an environment and can be sent to another process; equal calls create equal environments."""
 
     env_id: str
     options: str  # as JSON
@@ -241,7 +241,7 @@ class Maker:
 
 
 def _import(package: Package | None) -> None:
-    """Import what an environment needs; a module that its id names is left to Gymnasium, which imports it."""
+    """Import what an environment needs, except a module named in its id, which Gymnasium imports."""
     if package is None or not package.pip:
         return
     try:
@@ -251,7 +251,7 @@ def _import(package: Package | None) -> None:
 
 
 def make_adapted(env_id: str, options: Mapping[str, object]) -> Environment:
-    """The environment of this id; a mistake in the id or the options is named."""
+    """The environment with this id; errors name the mistake in the id or options."""
     if not split_id(env_id)[1]:
         raise InvalidOption(f"{env_id!r} is not an environment id: expected one such as gymnasium:FrozenLake-v1")
     ours = OURS if is_on_host(env_id) else {}
@@ -275,7 +275,7 @@ def make_adapted(env_id: str, options: Mapping[str, object]) -> Environment:
 
 @functools.lru_cache(maxsize=8)
 def _environment(*arguments: Any) -> "GymnasiumEnv":
-    """The environment itself is kept: a configuration is checked more than once, and some take long to make."""
+    """The environment is cached, since a configuration is checked more than once and some are slow to create."""
     from pcpg.envs.adapters.from_gymnasium import GymnasiumEnv
 
     env = GymnasiumEnv(*arguments)
@@ -287,26 +287,26 @@ def _environment(*arguments: Any) -> "GymnasiumEnv":
 LOCAL, RAY = "local", "ray"
 PLACES = "local, ray, or the address of a cluster as in ray://host:10001"
 PLAYERS = {RAY: "pcpg_lab.cluster:ray_players"}
-"""Who starts workers elsewhere, by the kind of place."""
+"""What starts workers elsewhere, by the kind of place."""
 
 _PLACE = contextvars.ContextVar("pcpg-place", default=LOCAL)
 
 
 def check_place(name: str) -> None:
-    """Refuse what names no place."""
+    """Refuse an unknown place."""
     if name not in (LOCAL, RAY) and not name.startswith(f"{RAY}://"):
         raise InvalidOption(f"--on must be {PLACES}, got {name!r}")
 
 
 def players_elsewhere() -> Callable[..., Any] | None:
-    """What starts the workers of environments at the present place; None: processes of this machine do."""
+    """What starts the workers of environments at the current place; None for local processes."""
     place = _PLACE.get()
     return None if place == LOCAL else functools.partial(load(PLAYERS[place.partition("://")[0]]), place)
 
 
 @contextlib.contextmanager
 def workers_on(name: str) -> Iterator[None]:
-    """In here the workers of environments are started there."""
+    """Inside, the workers of environments are started there."""
     check_place(name)
     token = _PLACE.set(name)
     try:

@@ -1,4 +1,4 @@
-"""Episodes of Gymnasium environments, one after the other or as a vector environment in any autoreset mode.
+"""Episodes of Gymnasium environments: single ones, or a vector environment in any autoreset mode.
 
 An episode is played from its own seed to its end, and the observation after its last step is the true final one:
 
@@ -6,7 +6,7 @@ An episode is played from its own seed to its end, and the observation after its
     NEXT_STEP   the vector gives it, and spends its next move on a reset
     SAME_STEP   the vector has reset already and keeps it in info["final_obs"]
 
-A vector cannot move only some of its environments: finished ones keep playing, and their results are ignored.
+A vector cannot step only some of its environments: finished ones keep playing, and their results are ignored.
 """
 
 import contextlib
@@ -31,9 +31,9 @@ Made = TypeVar("Made")
 
 
 class PlainPlayers:
-    """Single environments, stepped one after the other; ended ones are left alone.
+    """Single environments, stepped one after the other; finished ones are skipped.
 
-    There may be `count` of them, and those that are missing are made once they are needed: some take long to make.
+    Up to `count` of them, created on demand, since some are slow to create.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class VectorPlayers:
 
     @property
     def where(self) -> dict[str, int]:
-        """The place at which something may just have gone wrong; which of its environments, the vector knows."""
+        """The place to report for a failure; which environment failed is known to the vector alone."""
         return {"first episode seed": self._seed, "step": self._step}
 
     def close(self) -> None:
@@ -121,10 +121,10 @@ class VectorPlayers:
         return self.vector.num_envs
 
     def reset(self, seeds: list[int]) -> np.ndarray:
-        """Start an episode in every environment; those without a seed get that of the last."""
+        """Start an episode in every environment; those without a seed get the last one."""
         self._seed, self._step = seeds[0], 0
         padded = seeds + [seeds[-1]] * (self.count - len(seeds))
-        # Other vectors than Gymnasium's two take one integer, and give each environment its own from that.
+        # Other vectors take one integer and derive the seeds of their environments from it.
         has_list = isinstance(self.vector.unwrapped, SyncVectorEnv | AsyncVectorEnv)
         seed: Any = padded if has_list else padded[0]
         observation = first_observation(self.vector.reset(seed=seed))
@@ -132,7 +132,7 @@ class VectorPlayers:
         return self._encoded(observation)[: len(seeds)]
 
     def step(self, actions: np.ndarray, alive: np.ndarray) -> Moved:
-        """Move all environments; the true final observations of those that ended."""
+        """Step all environments; returns the true final observations of finished ones."""
         del alive
         if self.mode is AutoresetMode.DISABLED and self._over.any():
             self.vector.reset(options={"reset_mask": self._over.copy()})
@@ -154,7 +154,7 @@ class VectorPlayers:
 
 
 def ended(env: Any) -> None:
-    """Close an environment, a vector or players, if there are any; processes of a vector are not waited for."""
+    """Close an environment, a vector or players, without waiting for the processes of a vector."""
     hard = {"terminate": True} if isinstance(getattr(env, "unwrapped", None), AsyncVectorEnv) else {}
     with contextlib.suppress(Exception), warnings.catch_warnings(action="ignore"):  # it is gone one way or the other
         if env is not None:
@@ -162,7 +162,7 @@ def ended(env: Any) -> None:
 
 
 def is_alive(env: object) -> bool:
-    """Whether an environment can go on: a vector with processes needs all of them, and none of its calls is open."""
+    """Whether an environment is usable: a vector needs all its processes and no pending call."""
     vector = getattr(env, "unwrapped", None)
     if not isinstance(vector, AsyncVectorEnv):
         return True
@@ -172,7 +172,7 @@ def is_alive(env: object) -> bool:
 
 @contextlib.contextmanager
 def time_limit_of(seconds: float) -> Iterator[None]:
-    """End what is done in here after so many seconds (0: never), as far as Python can interrupt it."""
+    """Interrupt the code inside after so many seconds (0: never), as far as Python can."""
     if not seconds or threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
         yield
         return
@@ -202,7 +202,7 @@ def autoreset_mode(vector: VectorEnv) -> AutoresetMode:
 
 
 def first_observation(result: Any) -> Any:
-    """The observation of what a reset returned."""
+    """The observation that a reset returned."""
     if not isinstance(result, tuple | list) or len(result) != 2:
         got = f"{type(result).__name__} of length {len(result)}" if hasattr(result, "__len__") else repr(result)
         raise ValueError(f"reset must return an observation and a dict, got {got}")

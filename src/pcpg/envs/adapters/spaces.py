@@ -1,4 +1,4 @@
-"""Gymnasium's spaces as ours: how an observation becomes a vector or an image, and an action what the space expects.
+"""Conversion of Gymnasium's spaces: observations become vectors or images, and actions elements of the space.
 
 | observation                                  | what the networks see                                    |
 |----------------------------------------------|----------------------------------------------------------|
@@ -11,7 +11,7 @@
 | Text in a Dict or Tuple                      | left out, with a notice                                  |
 | a part without entries                       | left out                                                 |
 
-An observation that does not fit its space, by its shape or by a code out of range, is refused with a ValueError.
+An observation whose shape or codes do not fit its space is refused with a ValueError.
 """
 
 import base64
@@ -31,13 +31,13 @@ from pcpg.envs.spaces import Box, Cells, Discrete, Image, MultiDiscrete
 OBSERVATIONS = "Box, Discrete, MultiDiscrete, MultiBinary, and Dict or Tuple of these"
 ACTIONS = "Discrete, MultiDiscrete, and Box with finite bounds"
 SMALLEST_IMAGE = 16
-"""Least height and width of an image: below, bytes are rather codes than brightness, and convolutions see little."""
+"""Least height and width of an image: in smaller boxes bytes are more likely codes, and convolutions see little."""
 WHOLE = "the observation"
-"""What messages call an observation; its parts have the key or index behind it."""
+"""The name of an observation in messages; its parts append their key or index."""
 
 
 class Observations(NamedTuple):
-    """How an observation is seen by networks."""
+    """How an observation is converted for networks."""
 
     space: Box | Image
     encode: Callable[[Any], np.ndarray]  # one observation -> an element of the space
@@ -45,7 +45,7 @@ class Observations(NamedTuple):
 
 
 class Actions(NamedTuple):
-    """How an action of a policy becomes one of the environment."""
+    """How an action of a policy is converted for the environment."""
 
     space: Discrete | MultiDiscrete | Box
     decode: Callable[[np.ndarray], Any]  # actions [n, ...] of the policy -> those of the environment, [n, ...]
@@ -53,7 +53,7 @@ class Actions(NamedTuple):
 
 
 def observations_of(space: gymnasium.Space) -> Observations:
-    """What networks see of observations in this space; refuses what cannot be turned into numbers."""
+    """The conversion of observations in this space; refuses spaces without numbers."""
     if is_image(space):
         return Observations(Image(*(space.shape or ())), _image_encoder(space, WHOLE))
     whole = _part(space, WHOLE)
@@ -70,10 +70,15 @@ def observations_of(space: gymnasium.Space) -> Observations:
     return Observations(seen, encode, whole.notices)
 
 
-def actions_of(space: gymnasium.Space) -> Actions:
-    """How policies act in this space: integers as they are, real numbers from [-1, 1] to the bounds.
+def size_of(space: gymnasium.Space) -> int:
+    """The entries that a part of an observation has in what networks see."""
+    return _part(space, WHOLE).size
 
-    Where a Box holds integers, each value has an equal share of [-1, 1].
+
+def actions_of(space: gymnasium.Space) -> Actions:
+    """The conversion of actions to this space: integers unchanged, real numbers scaled from [-1, 1] to the bounds.
+
+    In a Box of integers each value has an equal share of [-1, 1].
     """
     if isinstance(space, spaces.Discrete):
         start = int(space.start)
@@ -197,11 +202,11 @@ def _cells(space: spaces.MultiDiscrete, sizes: np.ndarray) -> tuple[int, int, in
 
 
 def _write_nothing(value: object, out: np.ndarray) -> None:
-    """What has no numbers is not looked at."""
+    """Ignores a part without numbers."""
 
 
 def _parts(space: gymnasium.Space, name: str, parts: list[tuple[object, gymnasium.Space]]) -> _Part:
-    """The parts of a Dict or Tuple one after the other; those without numbers are not looked at."""
+    """Writes the parts of a Dict or Tuple one after the other; parts without numbers are ignored."""
     found = [(key, _part(part, f"{name}[{key!r}]")) for key, part in parts]
     ends = np.cumsum([0, *(part.size for _, part in found)]).tolist()
     places = [(key, end, end + part.size, part.write) for (key, part), end in zip(found, ends, strict=False)]
@@ -243,7 +248,7 @@ def _image_encoder(space: gymnasium.Space, name: str) -> Callable[[Any], np.ndar
 
 
 def _plain_writer(space: gymnasium.Space, name: str, scale: np.ndarray | None = None) -> Writer:
-    """Writes the entries as they are, or scaled."""
+    """Writes the entries, scaled if needed."""
 
     def write(value: object, out: np.ndarray) -> None:
         array = _fitting(value, space, name).reshape(-1)
@@ -286,7 +291,7 @@ def _one_hot_writer(space: gymnasium.Space, name: str, sizes: ArrayLike, start: 
 
 
 def space_to_json(space: gymnasium.Space) -> Json:
-    """A space as JSON values; of text only that it is text."""
+    """A space as JSON values; of text only the fact that it is text."""
     if _is_text(space):
         return {"kind": "Text"}
     if isinstance(space, spaces.Dict):
@@ -304,7 +309,7 @@ def space_to_json(space: gymnasium.Space) -> Json:
 
 
 def space_of_json(content: Json) -> gymnasium.Space:
-    """The space that `space_to_json` wrote down."""
+    """The space that `space_to_json` recorded."""
     kind = content["kind"]
     if kind == "Text":
         return spaces.Text(1)
@@ -327,7 +332,7 @@ def space_of_json(content: Json) -> gymnasium.Space:
 
 
 def _array_to_json(array: np.ndarray) -> str:
-    """The bytes of an array; of one number where all entries are the same."""
+    """The bytes of an array, or of one number if all entries are equal."""
     first = array.reshape(-1)[:1]
     is_same = array.size > 0 and bool(np.all(array == first))
     return base64.b64encode((first if is_same else np.ascontiguousarray(array)).tobytes()).decode("ascii")

@@ -20,18 +20,18 @@ from pcpg.envs.host import EnvironmentFailed, Moved
 from pcpg.machine import leave_safe_path
 
 Stage = tuple[Callable[[], Any], Observations, Actions]
-"""What a worker needs: how the environment is made, seen and moved."""
+"""What a worker needs to create the environment and convert its observations and actions."""
 
 Answer = tuple[bool, Any, dict[str, int]]
-"""Whether it went well, what came of it or went wrong, and where."""
+"""Whether the task succeeded, its result or error, and the place."""
 
 
 class Beat(int):
-    """Not an answer yet: the step at which a worker is."""
+    """An interim message with the current step of a worker."""
 
 
 class Player(PlainPlayers):
-    """The one environment of a worker; it says at which step it is, where somebody wants to know."""
+    """The environment of a worker; reports its step if asked to."""
 
     def __init__(self, stage: Stage, beat: Callable[[int], None] = lambda step: None) -> None:
         make, observations, actions = stage
@@ -64,14 +64,14 @@ class Player(PlainPlayers):
 
 
 def said(error: BaseException) -> str:
-    """An exception with the line that raised it."""
-    frames = traceback.extract_tb(error.__traceback__)
+    """The text of an exception, with the line that raised it."""
+    frames = [] if isinstance(error, SyntaxError) else traceback.extract_tb(error.__traceback__)  # it says where
     place = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
     return f"{type(error).__name__}: {error}{place}"
 
 
 def work(pipe: connection.Connection, stage: Callable[[], Stage]) -> None:
-    """Make an environment, and do what the pipe says until it says close, or until the other end is gone."""
+    """Create an environment and serve requests from the pipe until it says close or the other end is gone."""
     leave_safe_path()
     _leave_signals_to_the_parent()
     _die_with_the_parent()
@@ -105,7 +105,7 @@ def _leave_signals_to_the_parent() -> None:
 
 
 def _die_with_the_parent() -> None:
-    """End this process, hung or not, as soon as the one that trains has ended, however it did."""
+    """End this process, hung or not, as soon as the training process has ended in whatever way."""
     if sys.platform == "linux":
         with contextlib.suppress(OSError, AttributeError):  # of the fork server, which ends with the trainer
             ctypes.CDLL(None).prctl(1, signal.SIGKILL)

@@ -1,9 +1,8 @@
-"""Environments in processes of their own: they have a time limit, die with the process that trains, and are replaced.
+"""Environments in separate processes: they have a time limit, end with the training, and are replaced if they die.
 
-Each process plays whole episodes by itself, from their seeds; results are put in the order of the episodes, and so do
-not depend on the number of processes, their place or their share of the work. A process that dies while it plays is
-replaced, and its episode is replayed from its start; training only notices a warning. If it dies again, raises, or does
-not answer in time, training stops.
+Each process plays whole episodes from their seeds. Results are ordered by episode, so they do not depend on the number
+of processes, their place or their share of the work. If a process dies, it is replaced and its episode replayed from
+the start, with a warning. If it dies again, raises, or does not answer in time, training stops.
 """
 
 import abc
@@ -29,9 +28,9 @@ from pcpg.envs.host import EnvironmentFailed, Moved
 from pcpg.machine import safe_path
 
 START = 600.0
-"""Seconds that a process has to start and to make its environment, which may load much."""
+"""Time limit in seconds for a process to start and create its environment, which may load much."""
 PATIENCE = 10.0
-"""Seconds that a process has to close its environment before it is killed."""
+"""Time limit in seconds for a process to close its environment before it is killed."""
 
 
 class WorkerEnded(Exception):
@@ -39,29 +38,29 @@ class WorkerEnded(Exception):
 
 
 class EnvWorker(abc.ABC):
-    """Somebody with an environment, in another process."""
+    """Another process with an environment."""
 
     is_started = False  # its environment is made
     is_hung = False  # it did not answer in time
 
     @abc.abstractmethod
     def send(self, what: str, value: object) -> None:
-        """Ask for something; one that has ended is noticed when it is to answer."""
+        """Send a request; a dead process is noticed when it should answer."""
 
     @abc.abstractmethod
     def next_answer(self, seconds: float | None) -> Answer | None:
-        """The next answer, None where it takes too long; `WorkerEnded` where the process has ended."""
+        """The next answer, or None if it takes too long; raises `WorkerEnded` if the process has ended."""
 
     @abc.abstractmethod
     def end(self, patience: float) -> str:
-        """Wait until it has ended, or end it; how it ended."""
+        """Wait for the process to end, or end it; returns how it ended."""
 
     @abc.abstractmethod
     def kill(self) -> None:
-        """End it at once, and all that its environment started."""
+        """End the process at once, with everything that its environment started."""
 
     def receive(self, timeout: float) -> Any:
-        """The next answer, if it is a good one."""
+        """The next answer; raises if it is an error."""
         found = self.next_answer((timeout if self.is_started else START) or None)
         if found is None:
             raise self.hung(timeout)
@@ -72,7 +71,7 @@ class EnvWorker(abc.ABC):
         return answer
 
     def hung(self, limit: float) -> EnvironmentFailed:
-        """End it, since it did not answer in time; what is to be said of it."""
+        """End a process that did not answer in time; returns the message."""
         self.is_hung = True
         self.kill()
         return EnvironmentFailed(f"it did not answer within {limit:g} s (--env.step-timeout) and was stopped")
@@ -100,13 +99,13 @@ class WorkerPlayers:
 
     @property
     def where(self) -> dict[str, int]:
-        """The place at which something may just have gone wrong."""
+        """The place to report for a failure."""
         return self._where
 
     def play(self, perform: Callable[..., object], shared: object, tasks: Sequence[object]) -> list[Any]:
-        """What `perform(player, shared, task)` gives for each task; each worker takes the next as soon as it is free.
+        """The result of `perform(player, shared, task)` for each task; each free worker takes the next task.
 
-        If several episodes fail, the first in order is reported, whichever failed first in time.
+        If several episodes fail, the first in order is reported, not the first in time.
         """
         return _Play(self, perform, shared, tasks).results()
 
@@ -150,7 +149,7 @@ class WorkerPlayers:
 
 
 class _Play:
-    """Some episodes at work."""
+    """A batch of episodes in progress."""
 
     def __init__(
         self, players: WorkerPlayers, perform: Callable[..., object], shared: object, tasks: Sequence[object]
@@ -180,7 +179,7 @@ class _Play:
         return self.found
 
     def _give(self, number: int) -> None:
-        """The next task for a worker; none where one has failed that comes before."""
+        """The next task for a worker; None if an earlier one has failed."""
         if self.next < min([len(self.tasks), *self.failures]):
             self._send(number, self.next)
             self.next += 1
@@ -207,7 +206,7 @@ class _Play:
         return self._give(number)
 
     def _replace(self, number: int, task: int) -> None:
-        """A new process in place of one that ended, which plays the same episode; once."""
+        """Replace a dead process, once, by a new one that plays the same episode."""
         how = self.players._workers[number].end(1.0)
         if task in self.replaced:
             return self._fail(number, task, EnvironmentFailed(f"its process died twice at the same step ({how})"))
@@ -241,7 +240,7 @@ class _Play:
 
 
 class Worker(EnvWorker):
-    """A process with an environment, and the pipe to it."""
+    """A process with an environment, and its pipe."""
 
     def __init__(self, stage: Stage, number: int) -> None:
         # Not by fork: JAX has threads, and a copy of a process with threads may hang.
@@ -289,7 +288,7 @@ class Worker(EnvWorker):
 
 
 def ready_workers(workers: list[Worker], timeout: float | None) -> list[Worker]:
-    """Those that have something to say, waited for until one has."""
+    """The workers with a message; waits until there is one."""
     able = connection.wait([worker.pipe for worker in workers], timeout)
     return [worker for worker in workers if worker.pipe in able]
 
