@@ -118,8 +118,7 @@ def test_killed_before_the_first_checkpoint_and_during_compilation_and_at_the_en
     cold = tmp_path / "cold"
     process = start("resume", killed, cache=cold)
     wait_until((killed / "checkpoints" / "000000").exists, process)
-    time.sleep(0.5)
-    assert kill(process)
+    assert kill(process)  # at once: a fast machine compiles and plays a round in less than half a second
     assert checkpoints.steps(killed / "checkpoints") == [0], "the first checkpoint comes before the first compilation"
     assert not (killed / "metrics.jsonl").read_bytes()
 
@@ -154,7 +153,7 @@ def test_a_second_ctrl_c_ends_at_once_even_while_compiling(tmp_path: Path, long:
     run = tmp_path / "run"
     process = start("train", "--config", long, "--out", run, cache=tmp_path / "cold")
     wait_until((run / "checkpoints" / "000000").exists, process)
-    time.sleep(0.5)
+    time.sleep(0.05)
     process.send_signal(signal.SIGINT)
     assert process.stderr is not None
     said = ""
