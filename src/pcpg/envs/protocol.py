@@ -212,13 +212,23 @@ ModelParams = TypeVar("ModelParams", contravariant=True)
 ModelState = TypeVar("ModelState", contravariant=True)
 
 
+class About(NamedTuple):
+    """The spaces and sizes of an environment."""
+
+    observation_space: Space
+    action_space: Space
+    max_steps: int
+    tasks: int = 1
+    cells: CellGrid | None = None
+
+
 class Described(Environment[Params, State]):
-    """An environment whose spaces and sizes come from another object."""
+    """An environment whose spaces and sizes come from one object."""
 
     @property
     @abc.abstractmethod
     def about(self) -> Any:
-        """The object with the spaces and sizes."""
+        """The object with the spaces and sizes, such as `About`."""
 
     @property
     def observation_space(self) -> Space:
