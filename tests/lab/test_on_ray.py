@@ -43,9 +43,18 @@ def cluster() -> Iterator[Any]:
     from ray.cluster_utils import Cluster
 
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    here: dict[str, Any] = {"num_cpus": 1, "object_store_memory": 100 << 20}
-    made = Cluster(initialize_head=True, head_node_args=here | {"include_dashboard": False})
-    made.others = [made.add_node(**here) for _ in range(2)]
+    made: Any = Cluster()
+
+    def add_node(**more: object) -> Any:
+        for left in reversed(range(5)):
+            try:
+                return made.add_node(num_cpus=1, object_store_memory=100 << 20, **more)
+            except Exception:  # Ray gives a node half a minute to start, which may be too little on a busy machine
+                if not left:
+                    raise
+
+    add_node(include_dashboard=False)
+    made.others = [add_node() for _ in range(2)]
     ray.init(address=made.address, log_to_driver=False, logging_level="ERROR")
     yield made
     ray.shutdown()
@@ -86,7 +95,9 @@ def test_a_sweep_on_three_nodes_has_the_bytes_of_plain_runs_though_one_is_killed
         """Take a node away when all cells have begun: what came here of its cell stays, the rest is done again."""
         while not all((meet / cell.id).exists() and folder.step(cell.id) > 0 for cell in plan.cells):
             time.sleep(0.02)
-        cluster.remove_node(cluster.others[0], allow_graceful=False)
+        while not (at_work := [one for one in cluster.others if f"node {one.node_id[:8]}" in working_in(folder)]):
+            time.sleep(0.02)
+        cluster.remove_node(at_work[0], allow_graceful=False)
         (meet / "go on").touch()
 
     with pytest.MonkeyPatch.context() as patch:
@@ -104,6 +115,11 @@ def test_a_sweep_on_three_nodes_has_the_bytes_of_plain_runs_though_one_is_killed
         train(config["env"], config=config["agent"], out=tmp_path / cell.id, **options, **config["env_options"])
         for name in KEPT:
             assert (folder.cell(cell.id) / name).read_bytes() == (tmp_path / cell.id / name).read_bytes(), name
+
+
+def working_in(folder: SweepFolder) -> set[str]:
+    """Where cells are at work."""
+    return set((folder.working() or {}).values())
 
 
 def test_a_cluster_that_is_started_here_listens_on_the_loopback_address_alone():
