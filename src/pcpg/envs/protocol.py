@@ -198,6 +198,14 @@ class Environment(abc.ABC, Generic[Params, State]):
         return False
 
     @property
+    def notices(self) -> tuple[str, ...]:
+        """Notices for the user: ignored parts and assumptions."""
+        return ()
+
+    def close(self) -> None:
+        """Release what it holds: processes, where it is stepped on the host."""
+
+    @property
     def observed_goals(self) -> Goals | None:
         """Its goals, if the observation names one and the reward is known for any other."""
         return None
