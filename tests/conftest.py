@@ -34,7 +34,6 @@ if version("jaxlib").startswith("0.10."):  # an unknown flag would end the proce
 # left out: it checks its arguments itself, and its many small functions are timed.
 CHECKED = [
     "pcpg.learners.update",
-    "pcpg.learners.update",
     "pcpg.kernel.fitting",
     "pcpg.bonuses",
     "pcpg.kernel.landmarks",

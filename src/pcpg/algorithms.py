@@ -69,7 +69,7 @@ class Cost(NamedTuple):
 
 
 class Settings(Protocol):
-    """A frozen dataclass whose fields are the flags and the entries of config.json."""
+    """A frozen dataclass whose fields are the flags and the entries of config.json; subclasses have these defaults."""
 
     takes_features: ClassVar[bool] = False  # whether a feature map is among the settings of a run
     takes_data: ClassVar[bool] = False  # whether a run can begin with logged episodes
@@ -93,7 +93,7 @@ class Settings(Protocol):
 
     def extended(self, limits: Limits, before: Limits) -> Self:
         """The settings without the limit that ended the run, so new limits apply."""
-        ...
+        return self
 
     def reopened(self, arrays: Arrays, env: Environment, limits: Limits) -> int:
         """The phase in which a finished seed continues, from the arrays of its checkpoint and the old limits."""
@@ -105,7 +105,7 @@ class Settings(Protocol):
 
     def check_on_assets(self, made: Self, env: Environment) -> Self:
         """These settings, if they can serve the assets of a run with settings `made`; a ConfigError says why not."""
-        ...
+        return self
 
     @staticmethod
     def weights(arrays: Arrays) -> np.ndarray:
