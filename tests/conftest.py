@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from importlib.metadata import version
 from pathlib import Path
@@ -32,7 +33,6 @@ if version("jaxlib").startswith("0.10."):  # an unknown flag would end the proce
 # Before pcpg is imported: shapes and types in the signatures of these modules are checked at every call. The design is
 # left out: it checks its arguments itself, and its many small functions are timed.
 CHECKED = [
-    "pcpg.learners.update",
     "pcpg.learners.update",
     "pcpg.kernel.fitting",
     "pcpg.bonuses",
@@ -203,6 +203,25 @@ def cli(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> I
         return Answer(int(done.value.code or 0), out, err)
 
     yield run
+
+
+@pytest.fixture
+def interrupt(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Send this process a signal, and wait until the thread that listens during training has taken it up."""
+    from pcpg.training.interrupt import Stop
+
+    taken_up = threading.Event()
+
+    def heard(stop: threading.Event) -> None:
+        threading.Event.set(stop)
+        taken_up.set()
+
+    def send(signum: int) -> None:
+        os.kill(os.getpid(), signum)
+        assert taken_up.wait(60)
+
+    monkeypatch.setattr(Stop, "set", heard)
+    return send
 
 
 @pytest.fixture(scope="session")

@@ -189,7 +189,7 @@ def left_running() -> list[int]:
     return [pid for pid in found if pid != os.getpid()]
 
 
-def orphans(patience: float = 10.0) -> list[int]:
+def orphans(patience: float = 60.0) -> list[int]:
     """Processes that are left after a while."""
     limit = time.monotonic() + patience
     while (left := left_running()) and time.monotonic() < limit:

@@ -152,11 +152,11 @@ def test_resume_goes_on_to_the_same_end(tmp_path: Path, tiny: Tiny, run: pcpg.Ru
 
 
 def test_ctrl_c_is_a_keyboard_interrupt_that_names_the_way_on_and_no_warning_in_the_thread_that_heard_it(
-    tmp_path: Path, tiny: Tiny, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, tiny: Tiny, capfd: pytest.CaptureFixture[str], interrupt: Callable[[int], None]
 ) -> None:
     def observe(progress: Progress) -> None:
         if progress.step == 3:
-            signal.raise_signal(signal.SIGINT)
+            interrupt(signal.SIGINT)
 
     out = tmp_path / "run"
     with pytest.raises(KeyboardInterrupt, match=re.escape(f"resume with pcpg.resume('{out}')")):

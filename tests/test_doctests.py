@@ -11,13 +11,13 @@ pytestmark = pytest.mark.slow
 
 MODULES = [
     "pcpg.api",
+    "pcpg.bonuses.protocol",
     "pcpg.cover.bonus",
     "pcpg.cover.cover",
     "pcpg.cover.design",
     "pcpg.envs.contract",
     "pcpg.envs.registry",
     "pcpg.features",
-    "pcpg.learners.update",
     "pcpg.learners.update",
 ]
 

@@ -7,9 +7,8 @@ depends on which algorithm it is. Add your own from Python:
     ALGORITHMS["mine"] = Row("Mine", "what it does", "#7a4fa3", "-", Presets(MySettings(), MySettings()))
 """
 
-import importlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Generic, Literal, NamedTuple, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 
@@ -18,6 +17,7 @@ from pcpg.config import Json
 from pcpg.cover.cover import Cover
 from pcpg.data import Kept
 from pcpg.engine.together import Shared
+from pcpg.envs.options import load
 from pcpg.envs.protocol import Environment
 from pcpg.features.base import FeatureMap
 from pcpg.learners.transitions import Transitions
@@ -69,16 +69,16 @@ class Cost(NamedTuple):
 
 
 class Settings(Protocol):
-    """A frozen dataclass whose fields are the flags and the entries of config.json."""
+    """A frozen dataclass whose fields are the flags and the entries of config.json; subclasses have these defaults."""
 
-    takes_features: ClassVar[bool]  # whether a feature map is among the settings of a run
-    takes_data: ClassVar[bool]  # whether a run can begin with logged episodes
-    leaves: ClassVar[Literal["", "cover", "data"]]  # whether a finished run leaves something to learn a task on
+    takes_features: ClassVar[bool] = False  # whether a feature map is among the settings of a run
+    takes_data: ClassVar[bool] = False  # whether a run can begin with logged episodes
+    leaves: ClassVar[Literal["", "cover", "data"]] = ""  # whether a finished run leaves something to learn a task on
 
     @property
     def needs_budget(self) -> bool:
         """Whether a setting is a share of the budget, which then must be given."""
-        ...
+        return False
 
     def sized(self, env: Environment, limits: Limits, used: int = 0) -> Self:
         """The settings with formulas resolved, fitted to a budget of which `used` steps are spent.
@@ -93,7 +93,7 @@ class Settings(Protocol):
 
     def extended(self, limits: Limits, before: Limits) -> Self:
         """The settings without the limit that ended the run, so new limits apply."""
-        ...
+        return self
 
     def reopened(self, arrays: Arrays, env: Environment, limits: Limits) -> int:
         """The phase in which a finished seed continues, from the arrays of its checkpoint and the old limits."""
@@ -105,45 +105,32 @@ class Settings(Protocol):
 
     def check_on_assets(self, made: Self, env: Environment) -> Self:
         """These settings, if they can serve the assets of a run with settings `made`; a ConfigError says why not."""
-        ...
+        return self
 
     @staticmethod
     def weights(arrays: Arrays) -> np.ndarray:
         """The weights of the members of the cover in a seed's checkpoint, [members]."""
-        ...
+        return np.zeros(0)
 
     @staticmethod
     def shown(arrays: Arrays, parts: Sequence[Arrays]) -> Shown | None:
         """The cover in a seed's checkpoint and its parts, or None."""
-        ...
+        return None
 
     def agent(self, world: World) -> "Agent":
         """The agent; it compiles nothing before the first round."""
         ...
 
 
-class WithoutCover:
-    """What the settings of algorithms share that build no cover."""
-
-    takes_features: ClassVar[bool] = False
-    takes_data: ClassVar[bool] = False
-    leaves: ClassVar[Literal["", "cover", "data"]] = ""
-    needs_budget: ClassVar[bool] = False
-
-    @staticmethod
-    def weights(arrays: Arrays) -> np.ndarray:
-        return np.zeros(0)
-
-    @staticmethod
-    def shown(arrays: Arrays, parts: Sequence[Arrays]) -> Shown | None:
-        return None
+class WithoutCover(Settings):
+    """The settings of algorithms that build no cover, by their defaults."""
 
 
 class Agent(Protocol[Own]):
-    """An algorithm bound to a world; `Bound` has defaults for everything but `init` and `step`."""
+    """An algorithm bound to a world; `Bound` has the defaults given here for everything but `init` and `step`."""
 
-    checkpoint_share: float  # of the time, at most; 1: after every round
-    grows: bool  # whether arrays of a state change their shapes
+    checkpoint_share: float = 1.0  # of the time, at most; 1: after every round
+    grows: bool = False  # whether arrays of a state change their shapes
     env: Environment
 
     @property
@@ -170,31 +157,31 @@ class Agent(Protocol[Own]):
 
     def left(self, state: SeedState[Own]) -> int:
         """The maximum or approximate number of remaining rounds of a seed."""
-        ...
+        return 0
 
     def stopped(self, state: SeedState[Own], why: Literal["target", "time"]) -> SeedState[Own]:
         """The state after the round that reached the target or the time limit."""
-        ...
+        return state.noted(phase=DONE)
 
     def ended(self, state: SeedState[Own]) -> str:
         """Why exploration ended, or that it has not: a word of `ENDS`."""
-        ...
+        return ""
 
     def policies(self, state: SeedState[Own]) -> int | None:
         """The members of its cover; None: the algorithm has none."""
-        ...
+        return None
 
     def moving(self, own: Own) -> Any:
         """The part of `own` in a checkpoint; its names are the names of arrays in the file."""
-        ...
+        return own
 
     def restored(self, fresh: SeedState[Own], moving: SeedState[Any], parts: Sequence[Arrays]) -> SeedState[Own]:
         """A seed from its checkpoint, whose `own` is what `moving` gave, and the parts that it wrote before."""
-        ...
+        return moving
 
     def assets(self, weights: np.ndarray, parts: Sequence[Arrays]) -> Assets:
         """What a seed leaves for others, from the weights of its cover and the parts that it wrote."""
-        ...
+        return Assets()
 
 
 ENDS = {
@@ -211,33 +198,10 @@ ENDS = {
 """Why exploration ended, by the word that summary.json has."""
 
 
-class Bound(Generic[Own]):
-    """An agent's defaults: it has no cover, leaves no assets, and its state is all that a checkpoint needs."""
+class Bound(Agent[Own]):
+    """An agent by its defaults: it has no cover, leaves no assets, and its state is all that a checkpoint needs."""
 
-    checkpoint_share: float = 1.0
-    grows: bool = False
     frozen: Any = None
-
-    def left(self, state: SeedState[Own]) -> int:
-        return 0
-
-    def stopped(self, state: SeedState[Own], why: Literal["target", "time"]) -> SeedState[Own]:
-        return state.noted(phase=DONE)
-
-    def ended(self, state: SeedState[Own]) -> str:
-        return ""
-
-    def policies(self, state: SeedState[Own]) -> int | None:
-        return None
-
-    def moving(self, own: Own) -> Any:
-        return own
-
-    def restored(self, fresh: SeedState[Own], moving: SeedState[Any], parts: Sequence[Arrays]) -> SeedState[Own]:
-        return moving
-
-    def assets(self, weights: np.ndarray, parts: Sequence[Arrays]) -> Assets:
-        return Assets()
 
 
 class Presets(NamedTuple):
@@ -258,10 +222,7 @@ class Row(NamedTuple):
 
     @property
     def presets(self) -> Presets:
-        if isinstance(self.home, Presets):
-            return self.home
-        module, _, name = self.home.partition(":")
-        return getattr(importlib.import_module(module), name)
+        return load(self.home) if isinstance(self.home, str) else self.home
 
     @property
     def settings(self) -> type[Any]:

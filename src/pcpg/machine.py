@@ -27,6 +27,19 @@ def free_memory() -> int | None:
         return None
 
 
+@contextlib.contextmanager
+def environment_variable(name: str, value: str) -> Iterator[None]:
+    """Inside, an environment variable has this value."""
+    before = os.environ.get(name)
+    os.environ[name] = value
+    try:
+        yield
+    finally:
+        os.environ.pop(name)
+        if before is not None:
+            os.environ[name] = before
+
+
 SAFE_PATH, OURS = "PYTHONSAFEPATH", "pcpg"
 
 

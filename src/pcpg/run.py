@@ -22,7 +22,6 @@ from pcpg.engine.play import VisitInputs, Visitor, visit_program
 from pcpg.engine.program import default_lanes
 from pcpg.envs.adapters.names import given_function
 from pcpg.envs.given_reward import Reward
-from pcpg.envs.host import HostEnvironment
 from pcpg.envs.options import load
 from pcpg.envs.protocol import Environment
 from pcpg.envs.recorded import Recorded, RecordedHost
@@ -151,8 +150,7 @@ class Run:
             yield env
         finally:
             for one in (env, made):
-                if isinstance(one, HostEnvironment):
-                    one.close()
+                one.close()
 
     def check_trust(self) -> None:
         """Refuse to import an environment module that the folder names, unless the run was opened with trust."""

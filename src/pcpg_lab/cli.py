@@ -2,13 +2,12 @@
 `pcpg reproduce NAME`: a claim of the paper from one command, cell by cell, none of them twice.
 """
 
-import contextlib
 import dataclasses
 import functools
 import os
 import time
 import typing
-from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,6 +20,7 @@ from rich.table import Table
 from pcpg.cli.display import FAILED, STOPPED, answer, loading, print_json
 from pcpg.cli.flags import Arg, JsonFlag, Mistake, OnFlag, Part, StorageFlag, parse_parts
 from pcpg.config import Json
+from pcpg.machine import environment_variable
 from pcpg.runs.disk import check_folder
 from pcpg.training.display import QUIET_SECONDS, Display, clock_time, duration, printable, say
 from pcpg.training.interrupt import stop_on_interrupt
@@ -81,16 +81,9 @@ class Sweep(OnEngine):
             engine.close()
 
 
-@contextlib.contextmanager
-def on_the_cpu() -> Iterator[None]:
+def on_the_cpu() -> AbstractContextManager[None]:
     """Check settings on the CPU: GPUs are for the cells."""
-    before = os.environ.get("JAX_PLATFORMS")
-    os.environ.setdefault("JAX_PLATFORMS", "cpu")
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ["JAX_PLATFORMS"]
+    return environment_variable("JAX_PLATFORMS", os.environ.get("JAX_PLATFORMS", "cpu"))
 
 
 def run(plan: "Plan", out: str, engine: "Engine", console: Console, as_json: bool) -> int:

@@ -14,6 +14,7 @@ from pcpg.envs.adapters.from_module import HERE
 from pcpg.envs.adapters.worker_process import Answer, Beat, Player, Stage, said
 from pcpg.envs.adapters.workers import EnvWorker, WorkerEnded, WorkerPlayers
 from pcpg.envs.options import InvalidOption
+from pcpg.machine import environment_variable
 
 REACH = 5.0
 """Seconds that a cluster has to answer at all."""
@@ -55,11 +56,11 @@ def _on_loopback() -> Iterator[None]:
     """
     constants: Any = importlib.import_module("ray._private.ray_constants")
     variable, before = constants.ENABLE_RAY_CLUSTERS_ENV_VAR, constants.ENABLE_RAY_CLUSTER
-    said = os.environ.get(variable)
-    os.environ[variable], constants.ENABLE_RAY_CLUSTER = "0", False  # of the processes it starts, and of this one
+    constants.ENABLE_RAY_CLUSTER = False  # of this process; the variable is for those it starts
     try:
-        yield
-        address = imported().util.get_node_ip_address()
+        with environment_variable(variable, "0"):
+            yield
+            address = imported().util.get_node_ip_address()
         if not ipaddress.ip_address(address).is_loopback:
             imported().shutdown()
             raise InvalidOption(
@@ -67,9 +68,6 @@ def _on_loopback() -> Iterator[None]:
             )
     finally:
         constants.ENABLE_RAY_CLUSTER = before
-        os.environ.pop(variable)
-        if said is not None:
-            os.environ[variable] = said
 
 
 @contextlib.contextmanager

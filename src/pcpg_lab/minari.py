@@ -1,13 +1,11 @@
 """Episodes of a run, fresh or kept, as a Minari dataset for offline learning; needs the extra `minari`."""
 
-import contextlib
 import importlib
 import itertools
-import os
 import re
 import string
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal
@@ -18,6 +16,7 @@ from gymnasium import spaces
 
 from pcpg.api import KeptEpisode, Run
 from pcpg.envs.gymnasium_bridge import to_gymnasium_space
+from pcpg.machine import environment_variable
 from pcpg.play import CannotPlay, Episode, Which, chosen_policies, play, playable_env
 from pcpg.runs.errors import MissingExtra
 
@@ -71,13 +70,15 @@ def export(
     """
     dataset_id = dataset_id or default_id(run, which)
     check_export(out, dataset_id)
-    minari = _minari()
     policies, weights = chosen_policies(run, which, seed)
     own_seed = run.config.seed if seed is None else seed
     env = playable_env(run, own_seed)
     limit = run.env.evaluation_env.max_steps
     played = play(env, policies, weights, episodes, greedy=greedy, max_steps=limit)
-    buffers = [_buffer(minari, number, episode) for number, episode in enumerate(played)]
+    buffers = [
+        _buffer(number, one, seed=one.seed, infos={"policy": [one.policy] * len(one.observations)})
+        for number, one in enumerate(played)
+    ]
     about = f"{episodes} episodes of {which} policies of a pcpg run on {run.config.env}, seed {own_seed}"
     spaces_of = storable(env.observation_space), storable(env.action_space)
     dataset = _written(run, out, dataset_id, buffers, spaces_of, about, env if env.spec is not None else None)
@@ -99,9 +100,9 @@ def export_data(
     dataset_id = dataset_id or default_id(run, "kept")
     check_export(out, dataset_id)
     run.check_seed(seed)
-    minari, own_seed, env = _minari(), run.config.seed if seed is None else seed, run.env
+    own_seed, env = run.config.seed if seed is None else seed, run.env
     some = itertools.islice(run.kept_episodes(own_seed), episodes)
-    parts = [_kept_buffer(minari, number, episode) for number, episode in enumerate(some)]
+    parts = [_buffer(number, episode, infos={}) for number, episode in enumerate(some)]
     about = f"{len(parts)} episodes kept by a pcpg run on {run.config.env}, seed {own_seed}"
     both = to_gymnasium_space(env.observation_space), to_gymnasium_space(env.action_space)
     return _written(run, out, dataset_id, parts, both, about, None)
@@ -117,7 +118,7 @@ def _written(
     env: gymnasium.Env | None,
 ) -> Any:
     out.mkdir(parents=True, exist_ok=True)
-    with _datasets_at(out), warnings.catch_warnings():
+    with environment_variable(PATH, str(out.resolve())), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="`?(code_permalink|author|author_email|eval_env|env_spec)`? is ")
         return _minari().create_dataset_from_buffers(
             dataset_id,
@@ -129,18 +130,6 @@ def _written(
             description=about,
             jpeg_encoding=False,  # observations come back as they were
         )
-
-
-def _kept_buffer(minari: ModuleType, number: int, episode: KeptEpisode) -> object:
-    return minari.data_collector.EpisodeBuffer(
-        id=number,
-        observations=episode.observations,
-        actions=episode.actions,
-        rewards=episode.rewards.tolist(),
-        terminations=episode.terminated.tolist(),
-        truncations=episode.truncated.tolist(),
-        infos={},
-    )
 
 
 LONGEST_TEXT = 4096
@@ -157,40 +146,25 @@ def storable(space: gymnasium.Space) -> gymnasium.Space:
     return space
 
 
-def _buffer(minari: ModuleType, number: int, episode: Episode) -> object:
-    return minari.data_collector.EpisodeBuffer(
+def _buffer(number: int, episode: Episode | KeptEpisode, **more: object) -> object:
+    return _minari().data_collector.EpisodeBuffer(
         id=number,
-        seed=episode.seed,
         observations=_stacked(episode.observations),
         actions=_stacked(episode.actions),
-        rewards=episode.rewards,
-        terminations=episode.terminated,
-        truncations=episode.truncated,
-        infos={"policy": [episode.policy] * len(episode.observations)},
+        rewards=np.asarray(episode.rewards).tolist(),
+        terminations=np.asarray(episode.terminated).tolist(),
+        truncations=np.asarray(episode.truncated).tolist(),
+        **more,
     )
 
 
-def _stacked(items: Sequence[Any]) -> object:
+def _stacked(items: Sequence[Any] | np.ndarray) -> object:
     """Arrays with a leading axis of time; dictionaries and tuples by their parts."""
     if isinstance(items[0], dict):
         return {key: _stacked([item[key] for item in items]) for key in items[0]}
     if isinstance(items[0], tuple):
         return tuple(_stacked([item[index] for item in items]) for index in range(len(items[0])))
     return items if isinstance(items[0], str) else np.stack([np.asarray(item) for item in items])
-
-
-@contextlib.contextmanager
-def _datasets_at(folder: Path) -> Iterator[None]:
-    """Make Minari keep its datasets in this folder while inside."""
-    before = os.environ.get(PATH)
-    os.environ[PATH] = str(folder.resolve())
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[PATH]
-        else:
-            os.environ[PATH] = before
 
 
 def _minari() -> ModuleType:

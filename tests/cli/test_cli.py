@@ -394,7 +394,7 @@ def test_running_out_of_memory_names_what_needs_less(
 
 def test_python_m_pcpg_is_the_same_and_help_does_not_wait_for_jax(start_pcpg: Any) -> None:
     process = start_pcpg("--help")
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=200)
     assert process.returncode == 0 and "pcpg train" in out and err == ""
     program = "import sys, pcpg.cli.main; sys.exit('jax' in sys.modules)"
     environment = {"PYTHONPATH": str(Path(__file__).parents[2] / "src")}
@@ -405,7 +405,7 @@ def test_a_reader_who_leaves_early_is_no_error(start_pcpg: Any) -> None:
     process = start_pcpg("envs", "--json")
     process.stdout.close()
     err = process.stderr.read()
-    process.wait(timeout=60)
+    process.wait(timeout=200)
     assert process.returncode in (0, 1) and "Traceback" not in err and "BrokenPipe" not in err
 
 

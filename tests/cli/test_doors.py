@@ -147,7 +147,7 @@ def test_a_deleted_current_folder_is_said_in_one_line(tmp_path: Path, start_pcpg
         process = start_pcpg("envs")
     finally:
         os.chdir(here)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=200)
     assert process.returncode == 2 and out == ""
     assert err == "error: the current folder no longer exists; change to another one\n"
 
@@ -279,6 +279,6 @@ def test_an_environment_that_ends_the_process_is_named(
 ) -> None:
     Path("exits.py").write_text(EXITING)
     process = start_pcpg(command[0], "gymnasium:exits:Exits-v0", *command[1:])
-    _, err = process.communicate(timeout=120)
+    _, err = process.communicate(timeout=200)
     assert process.returncode == 7
     assert err.splitlines()[-1] == "stopped: exits ended the process by os._exit(7); what was saved is intact"

@@ -408,7 +408,9 @@ def adam(sigmas: np.ndarray, *, steps: int = 2000, learning_rate: float = 0.001)
     return weights
 
 
-def test_it_is_fifty_times_faster_than_two_thousand_adam_steps_and_reaches_higher() -> None:
+def test_it_is_many_times_faster_than_two_thousand_adam_steps_and_reaches_higher(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     sigmas = stretches(20, 64)
     ours, theirs = [], []
     result, adam_weights = d_optimal(sigmas), np.zeros(20)
@@ -424,4 +426,9 @@ def test_it_is_fifty_times_faster_than_two_thousand_adam_steps_and_reaches_highe
             theirs.append(time.thread_time() - start)
     assert log_det(sigmas, result.weights) >= log_det(sigmas, adam_weights)
     ratio = statistics.median(theirs) / statistics.median(ours)
-    assert ratio >= 50.0, f"only {ratio:.0f} times faster"
+    assert ratio >= 10.0, f"only {ratio:.0f} times faster, where 55 was measured"
+    inverted: list[int] = []
+    invert = np.linalg.inv
+    monkeypatch.setattr(np.linalg, "inv", lambda matrix: (inverted.append(len(matrix)), invert(matrix))[1])
+    d_optimal(sigmas)
+    assert len(inverted) <= 2000 / 100, "that ratio is of one machine; the work is the same on all"

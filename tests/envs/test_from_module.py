@@ -116,7 +116,7 @@ def test_the_command_finds_a_module_in_the_current_folder_but_none_that_shadows_
 ) -> None:
     (place.parent / "jax.py").write_text("raise SystemExit('shadowed')")
     process = start_pcpg("look", f"{place.stem}:Door")
-    out, err = process.communicate(timeout=120)
+    out, err = process.communicate(timeout=200)
     assert process.returncode == 0 and f"{place.stem}:Door: episodes of 3 steps" in out, err
 
 

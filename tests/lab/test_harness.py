@@ -160,7 +160,7 @@ def test_on_an_engine_an_experiment_has_the_same_records_and_its_baseline_still_
         assert metrics[0] == metrics[1]
 
 
-def test_an_interrupted_experiment_has_no_results_and_resumes(toy, tmp_path):
+def test_an_interrupted_experiment_has_no_results_and_resumes(toy, tmp_path, interrupt):
     seen: list[int] = []
 
     @contextmanager
@@ -168,7 +168,7 @@ def test_an_interrupted_experiment_has_no_results_and_resumes(toy, tmp_path):
         def observe(progress):
             seen.append(progress.step)
             if len(seen) == 1:
-                signal.raise_signal(signal.SIGINT)
+                interrupt(signal.SIGINT)
 
         yield observe
 

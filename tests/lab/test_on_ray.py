@@ -25,6 +25,7 @@ from pcpg_lab.table1.command import Store, measure, run_cells
 from pcpg_lab.table1.plan import first_cells
 from pcpg_lab.table1.settings import SETTINGS
 from tests.envs.test_workers import env_of, played, same
+from tests.lab.jobs import cells_that, waits
 from tests.lab.test_sweep import KEPT
 
 pytestmark = [
@@ -42,9 +43,18 @@ def cluster() -> Iterator[Any]:
     from ray.cluster_utils import Cluster
 
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    here: dict[str, Any] = {"num_cpus": 1, "object_store_memory": 100 << 20}
-    made = Cluster(initialize_head=True, head_node_args=here | {"include_dashboard": False})
-    made.others = [made.add_node(**here) for _ in range(2)]
+    made: Any = Cluster()
+
+    def add_node(**more: object) -> Any:
+        for left in reversed(range(5)):
+            try:
+                return made.add_node(num_cpus=1, object_store_memory=100 << 20, **more)
+            except Exception:  # Ray gives a node half a minute to start, which may be too little on a busy machine
+                if not left:
+                    raise
+
+    add_node(include_dashboard=False)
+    made.others = [add_node() for _ in range(2)]
     ray.init(address=made.address, log_to_driver=False, logging_level="ERROR")
     yield made
     ray.shutdown()
@@ -78,19 +88,23 @@ def test_cells_of_table_1_measure_the_same_on_a_cluster(cluster: Any, tmp_path: 
 
 
 def test_a_sweep_on_three_nodes_has_the_bytes_of_plain_runs_though_one_is_killed(cluster: Any, tmp_path: Path, tiny):
-    base = tiny("ppo", seeds=3)
-    base["agent"]["budget"] = 150_000
-    plan, folder = plan_of({"block": 1, "base": base}), SweepFolder(tmp_path / "out")
+    plan, folder = plan_of({"block": 1, "base": tiny("ppo", seeds=3)}), SweepFolder(tmp_path / "out")
+    meet = tmp_path / "meet"
 
     def kill() -> None:
         """Take a node away when all cells have begun: what came here of its cell stays, the rest is done again."""
-        while not all((found := folder.manifest(cell.id)) is not None and found.step > 0 for cell in plan.cells):
+        while not all((meet / cell.id).exists() and folder.step(cell.id) > 0 for cell in plan.cells):
             time.sleep(0.02)
-        cluster.remove_node(cluster.others[0], allow_graceful=False)
+        while not (at_work := [one for one in cluster.others if f"node {one.node_id[:8]}" in working_in(folder)]):
+            time.sleep(0.02)
+        cluster.remove_node(at_work[0], allow_graceful=False)
+        (meet / "go on").touch()
 
-    engine = RayEngine("ray", folder.path, storage="ray")
-    threading.Thread(target=kill, daemon=True).start()
-    swept = run_sweep(plan, folder, engine)
+    with pytest.MonkeyPatch.context() as patch:
+        cells_that(waits, meet, patch)
+        engine = RayEngine("ray", folder.path, storage="ray")
+        threading.Thread(target=kill, daemon=True).start()
+        swept = run_sweep(plan, folder, engine)
     engine.close()
     assert swept.finished and not swept.failed and swept.losses >= 1 and swept.lost_seconds > 0
     again = [cell for cell in plan.cells if swept.timings[cell.id]["attempts"] > 1]
@@ -103,20 +117,27 @@ def test_a_sweep_on_three_nodes_has_the_bytes_of_plain_runs_though_one_is_killed
             assert (folder.cell(cell.id) / name).read_bytes() == (tmp_path / cell.id / name).read_bytes(), name
 
 
+def working_in(folder: SweepFolder) -> set[str]:
+    """Where cells are at work."""
+    return set((folder.working() or {}).values())
+
+
 def test_a_cluster_that_is_started_here_listens_on_the_loopback_address_alone():
     """In a process of its own: this one belongs to another cluster."""
-    code = "from pcpg_lab.cluster import connect, imported; connect('ray'); input()"
-    process = subprocess.Popen(
-        [sys.executable, "-c", code], stdin=subprocess.PIPE, text=True, env=os.environ | {"PCPG_MARK": "loopback"}
-    )
+    code = "from pcpg_lab.cluster import connect, imported; connect('ray'); print('up', flush=True); input()"
+    own, pipe = os.environ | {"PCPG_MARK": "loopback"}, subprocess.PIPE
+    process = subprocess.Popen([sys.executable, "-c", code], stdin=pipe, stdout=pipe, text=True, env=own)
     try:
+        assert process.stdout is not None
+        while (said := process.stdout.readline()) != "up\n":
+            assert said, "it ended before it had connected"
         started = time.monotonic()
-        while not (found := listening("PCPG_MARK=loopback")) or time.monotonic() < started + 20:
-            assert process.poll() is None and time.monotonic() < started + 300
+        while len(found := listening("PCPG_MARK=loopback")) < 3 or time.monotonic() < started + 10:
+            assert process.poll() is None  # some of its processes begin to listen later
             time.sleep(0.2)
     finally:
         process.communicate("\n")
-    assert len(found) >= 3 and all(ipaddress.ip_address(address).is_loopback for address in found), found
+    assert all(ipaddress.ip_address(address).is_loopback for address in found), found
 
 
 def listening(mark: str) -> list[str]:

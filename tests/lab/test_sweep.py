@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import threading
@@ -26,6 +25,7 @@ from pcpg_lab.sweeps.plan import Plan, plan_of
 from pcpg_lab.sweeps.status import SweepFolder, status_of, write_page, write_tables
 from pcpg_lab.sweeps.sweep import job_of, run_sweep
 from tests.lab.conftest import Engine
+from tests.lab.jobs import cells_that, dies_once
 
 KEPT = ("config.json", "metrics.jsonl", "policy.safetensors", "summary.json")
 
@@ -129,16 +129,20 @@ def test_whatever_goes_wrong_in_a_cell_is_an_outcome(tmp_path: Path, tiny, monke
 
 
 def test_a_sweep_that_is_stopped_starts_no_further_cell(tmp_path: Path, tiny):
-    plan, stop = plan_from(tiny), threading.Event()
+    plan, stop, both = plan_from(tiny), threading.Event(), threading.Barrier(2)
 
-    def act(job: dict[str, Any], times: int) -> dict[str, Any]:
-        stop.set()
-        time.sleep(1.0)
-        return {"state": "stopped"}
+    class Stoppable(Engine):
+        count, began = 2, list[str]()
 
-    engine = Puppets(act)
-    swept = run_sweep(plan, SweepFolder(tmp_path), engine, stop=stop)
-    assert not swept.finished and sum(engine.times.values()) == 2
+        def work(self, job: dict[str, Any], stopped: threading.Event) -> dict[str, Any]:
+            self.began.append(job["cell"])
+            both.wait(60)
+            stop.set()
+            assert stopped.wait(60), "a cell at work is asked to stop"
+            return {"cell": job["cell"], "again": False, "state": "stopped"}
+
+    swept = run_sweep(plan, SweepFolder(tmp_path), Stoppable(), stop=stop)
+    assert not swept.finished and len(Stoppable.began) == 2
 
 
 def test_a_folder_in_use_is_refused_and_one_whose_driver_was_killed_is_free(tmp_path: Path, tiny):
@@ -149,7 +153,7 @@ from pathlib import Path
 from pcpg_lab.sweeps.status import SweepFolder
 with SweepFolder(Path({str(tmp_path)!r})).driving():
     print("held", flush=True)
-    time.sleep(60)
+    time.sleep(600)
 """
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as driver:
         assert driver.stdout is not None and driver.stdout.readline() == "held\n"
@@ -173,19 +177,12 @@ def swept(tmp_path_factory: pytest.TempPathFactory, tiny) -> tuple[Path, Plan, A
     """A sweep of two budgets, a worker of which was killed in the middle."""
     out = tmp_path_factory.mktemp("sweep") / "out"
     cells = [tiny("ppo", seeds=2), tiny("ppo", seeds=1)]
-    cells[0]["agent"]["budget"] = 60_000
+    cells[0]["agent"]["budget"] = 12_000
     plan = plan_of({"block": 1, "cells": cells})
-    folder, killed = SweepFolder(out), threading.Event()
-
-    def kill(status: Any) -> None:
-        for cell, rounds in status.running.items():
-            if rounds > 1 and not killed.is_set():
-                where = (folder.working() or {})[cell]
-                os.kill(int(where.split()[1]), signal.SIGKILL)  # process PID on HOST
-                killed.set()
-
-    done = run_sweep(plan, SweepFolder(out), LocalEngine(1, 0.0, 1), watch=kill)
-    assert killed.is_set()
+    with pytest.MonkeyPatch.context() as patch:
+        cells_that(dies_once, out.parent / "meet", patch)
+        done = run_sweep(plan, SweepFolder(out), LocalEngine(1, 0.0, 1))
+    assert (out.parent / "meet" / "killed").exists()
     return out, plan, done
 
 

@@ -49,6 +49,12 @@ class Browser:
 
     def ask(self, method: str, *, session: str | None = "", **parameters: Any) -> dict[str, Any]:
         """The answer to one command."""
+        answer = self.answer(method, session=session, **parameters)
+        assert "error" not in answer, answer
+        return answer["result"]
+
+    def answer(self, method: str, *, session: str | None = "", **parameters: Any) -> dict[str, Any]:
+        """The answer to one command, which may be an error."""
         number = next(self.numbers)
         message = {"id": number, "method": method, "params": parameters}
         if session is not None:
@@ -57,8 +63,7 @@ class Browser:
         while True:
             answer = self.receive()
             if answer.get("id") == number:
-                assert "error" not in answer, answer
-                return answer["result"]
+                return answer
 
     def receive(self) -> dict[str, Any]:
         """The next message; complaints of the page are kept."""
@@ -86,11 +91,14 @@ class Browser:
         while self.receive().get("method") != "Page.loadEventFired":
             pass
 
-    def evaluate(self, script: str) -> Any:
-        """The value of a script of the page."""
-        answer = self.ask("Runtime.evaluate", expression=script, returnByValue=True)
-        assert "exceptionDetails" not in answer, answer
-        return answer["result"].get("value")
+    def evaluate(self, script: str, *, at_rest: bool = True) -> Any:
+        """The value of a script of the page; None where the page is not at rest and another takes its place."""
+        answer = self.answer("Runtime.evaluate", expression=script, returnByValue=True)
+        found = answer.get("result", {"exceptionDetails": answer})
+        if not at_rest and "exceptionDetails" in found:
+            return None
+        assert "exceptionDetails" not in found, found
+        return found["result"].get("value")
 
     def screenshot(self, path: Path) -> None:
         """The whole page as a PNG, to look at."""

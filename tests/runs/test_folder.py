@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -218,7 +217,7 @@ def test_taking_the_lock_removes_what_a_killed_writer_left(run: RunFolder) -> No
 def test_a_killed_process_lets_go_of_the_lock(run: RunFolder) -> None:
     script = (
         "import sys, time\nfrom pcpg.runs.folder import RunFolder\n"
-        "with RunFolder.open(sys.argv[1]).lock():\n    print('held', flush=True)\n    time.sleep(60)\n"
+        "with RunFolder.open(sys.argv[1]).lock():\n    print('held', flush=True)\n    time.sleep(600)\n"
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-c", script, str(run.path)]
@@ -266,7 +265,9 @@ def test_a_run_stopped_at_any_step_ends_with_the_files_of_one_that_was_not(tmp_p
         assert files(run) == files(whole)
 
 
-def test_looking_whether_a_folder_is_locked_keeps_no_writer_out(tmp_path: Path) -> None:
+def test_looking_whether_a_folder_is_locked_keeps_no_writer_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert not is_locked(tmp_path) and not is_locked(tmp_path / "nowhere")
     with hold_lock(tmp_path):
         assert is_locked(tmp_path)
@@ -275,10 +276,16 @@ def test_looking_whether_a_folder_is_locked_keeps_no_writer_out(tmp_path: Path) 
     fcntl.flock(looking, fcntl.LOCK_SH)
     with pytest.raises(FolderInUse), hold_lock(tmp_path):
         pass
-    letting_go = threading.Timer(2.5 * PAUSE, os.close, [looking])
-    letting_go.start()
+    pauses: list[float] = []
+
+    def let_go(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 3:
+            os.close(looking)
+
+    monkeypatch.setattr("pcpg.runs.lock.time", SimpleNamespace(sleep=let_go))
     with hold_lock(tmp_path):
-        letting_go.join()
+        assert pauses == [0.0, PAUSE, PAUSE]
 
 
 def test_where_there_is_no_fcntl_the_lock_is_that_of_windows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

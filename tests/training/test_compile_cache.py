@@ -2,7 +2,6 @@
 
 import os
 import stat
-import time
 import zlib
 from pathlib import Path
 from typing import Any
@@ -103,8 +102,9 @@ def test_an_entry_is_looked_at_once(tmp_path: Path) -> None:
     drop_cut_entries(tmp_path)
     for path in (old, new):
         path.write_bytes(b"cut")
-    an_hour_ago = time.time() - 3600
-    os.utime(old, (an_hour_ago, an_hour_ago))
+    looked = (tmp_path / CHECKED).stat().st_mtime_ns  # the clock of a file system may lag behind
+    os.utime(old, ns=(looked - 1, looked - 1))
+    os.utime(new, ns=(looked, looked))
     drop_cut_entries(tmp_path)
     assert old.exists() and not new.exists()
 

@@ -179,10 +179,8 @@ BRIEF = {"ppo": {"num_updates": 1, "num_episodes": 4, "hidden": [4]}, "budget": 
 def still_running(folder: Path) -> list[int]:
     """Children of environments that are left; a moment may pass before the system has ended them."""
     left = [int(line) for line in (folder / "children").read_text().split()]
-    for _ in range(100):
-        left = [pid for pid in left if _is_running(pid)]
-        if not left:
-            return []
+    limit = time.monotonic() + 60
+    while (left := [pid for pid in left if _is_running(pid)]) and time.monotonic() < limit:
         time.sleep(0.05)
     return left
 
@@ -214,8 +212,8 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
             "OSError: the simulator is gone; seed 0, round 1, update 0, episode seed .*, step 19, environment",
         ),
         ("raise", 2, r"OSError: the simulator is gone \(.*test_failures.py, line .*; seed 0, .*, step 19, worker 0"),
-        ("hang", 0, r"did not answer within 1 s \(--env.step-timeout\); seed 0, round 1, update 0, .*, step 19"),
-        ("hang", 2, r"did not answer within 1 s \(--env.step-timeout\) and was stopped; seed 0, .*, step 19, worker 0"),
+        ("hang", 0, r"did not answer within 3 s \(--env.step-timeout\); seed 0, round 1, update 0, .*, step 19"),
+        ("hang", 2, r"did not answer within 3 s \(--env.step-timeout\) and was stopped; seed 0, .*, step 19, worker 0"),
         ("exit", 2, r"its process died twice at the same step \(exit code 7\); seed 0, .*, step 19, worker 0"),
     ],
 )
@@ -227,7 +225,8 @@ def test_an_environment_that_fails_stops_with_its_place_leaves_nothing_and_goes_
         if progress.step == 1:
             (tmp_path / "broken").write_text(kind)
 
-    options = {"folder": str(tmp_path), "num_envs": 2, "workers": workers, "step_timeout": 1}
+    # A step of a busy machine is no hang.
+    options = {"folder": str(tmp_path), "num_envs": 2, "workers": workers, "step_timeout": 3 if kind == "hang" else 60}
     with pytest.raises(EnvironmentFailed, match=says):
         pcpg.train(Trouble, "ppo", config=BRIEF, out=tmp_path / "run", observer=break_it, **options)
     assert not still_running(tmp_path)
@@ -241,8 +240,8 @@ def test_an_environment_that_hangs_at_its_thousandth_step_is_ended_in_time(tmp_p
     def break_it(progress: Any) -> None:
         (tmp_path / "broken").write_text("hang")
 
-    options = {"folder": str(tmp_path), "at": 1000, "num_envs": 2, "workers": 2, "step_timeout": 1}
-    with pytest.raises(EnvironmentFailed, match=r"did not answer within 1 s .*, round 0, .*, step 999, worker 0"):
+    options = {"folder": str(tmp_path), "at": 1000, "num_envs": 2, "workers": 2, "step_timeout": 3}
+    with pytest.raises(EnvironmentFailed, match=r"did not answer within 3 s .*, round 0, .*, step 999, worker 0"):
         pcpg.train(Trouble, "ppo", config=BRIEF, out=tmp_path / "run", observer=break_it, **options)
     assert not still_running(tmp_path)
     (tmp_path / "broken").unlink()
@@ -279,12 +278,17 @@ def test_the_command_line_says_what_failed_and_how_to_go_on(
 
 @pytest.mark.parametrize(("signum", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGINT, 130)])
 def test_a_signal_stops_after_the_round_with_its_code(
-    tmp_path: Path, config_file: Any, cli: Any, monkeypatch: pytest.MonkeyPatch, signum: int, code: int
+    tmp_path: Path,
+    config_file: Any,
+    cli: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    interrupt: Callable[[int], None],
+    signum: int,
+    code: int,
 ) -> None:
     def send(self: Display, progress: Any) -> None:
         if progress.step == 2:
-            os.kill(os.getpid(), signum)
-            time.sleep(0.2)  # the thread that listens takes it up
+            interrupt(signum)
 
     monkeypatch.setattr(Display, "__call__", send)
     before = signal.signal(signum, signal.SIG_DFL)  # under nohup, SIGHUP would be ignored, as it should be
@@ -295,6 +299,28 @@ def test_a_signal_stops_after_the_round_with_its_code(
     assert answer.code == code and "stopping after this round" in answer.err and "pcpg resume" in answer.err
     manifest = RunFolder.open(tmp_path / "run").manifest
     assert manifest is not None and manifest.step == 2 and not manifest.finished
+
+
+IN_C = """
+import ctypes, os
+from pcpg.training.interrupt import stop_on_interrupt
+lock, mutex = ctypes.CDLL(None).pthread_mutex_lock, ctypes.create_string_buffer(256)
+with stop_on_interrupt(lambda text: print(text, flush=True), leave=lambda: os._exit(130)):
+    print("begun", flush=True)
+    lock(mutex)
+    lock(mutex)  # as a compilation that never ends
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="a lock of zeros is one of Linux")
+def test_a_second_ctrl_c_ends_a_process_that_runs_no_python() -> None:
+    own = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen([sys.executable, "-c", IN_C], stdout=subprocess.PIPE, text=True, env=own) as process:
+        assert process.stdout is not None and process.stdout.readline() == "begun\n"
+        process.send_signal(signal.SIGINT)
+        assert "press Ctrl-C again" in process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(200) == 130
 
 
 class Gone:
@@ -322,7 +348,7 @@ def test_training_goes_on_when_nobody_reads_what_it_says(tmp_path: Path, tiny: T
         assert train_run(folder, observer=display, notice=lambda text: say(console, text)).finished
 
 
-def test_spaces_that_cannot_fit_are_refused_at_once() -> None:
+def test_spaces_that_cannot_fit_are_refused_before_anything_begins(monkeypatch: pytest.MonkeyPatch) -> None:
     class Huge(gymnasium.Env):
         observation_space = spaces.Discrete(10**6)
         action_space = spaces.Discrete(2)
@@ -333,8 +359,7 @@ def test_spaces_that_cannot_fit_are_refused_at_once() -> None:
         action_space = spaces.Discrete(10**7)
         max_steps = 10
 
+    monkeypatch.setattr("pcpg.api.start_run", lambda *_, **__: pytest.fail("it was begun"))
     for env in (Huge, Many):
-        began = time.monotonic()
         with warnings.catch_warnings(), pytest.raises(ValueError, match=r"one seed needs about .* GB of memory"):
             pcpg.train(env)
-        assert time.monotonic() - began < 5

@@ -376,7 +376,7 @@ def test_a_second_process_is_kept_out_of_a_folder_in_use(tmp_path: Path, tiny: T
         with pytest.raises(FolderInUse, match=f"{folder.path}: another process is writing to this run folder"):
             train_run(RunFolder.open(folder.path))
         other = start_pcpg("resume", folder.path)
-        err = other.communicate(timeout=120)[1]
+        err = other.communicate(timeout=200)[1]
     assert other.returncode == 2
     assert "another process is writing to this run folder" in err and "Traceback" not in err
     resume(folder)
@@ -392,19 +392,19 @@ def test_a_run_can_be_trained_outside_the_main_thread(tmp_path: Path, tiny: Tiny
     assert results(folder) == expected
 
 
-def test_ctrl_c_leaves_the_handlers_as_they_were(tmp_path: Path, tiny: Tiny) -> None:
+def test_ctrl_c_leaves_the_handlers_as_they_were(tmp_path: Path, tiny: Tiny, interrupt: Callable[[int], None]) -> None:
     import signal
 
     before = signal.getsignal(signal.SIGINT)
     folder = start_run(RunConfig.from_json(tiny()), tmp_path / "run")
     said: list[str] = []
     trained = train_run(
-        folder, observer=lambda p: signal.raise_signal(signal.SIGINT) if p.step == 4 else None, notice=said.append
+        folder, observer=lambda p: interrupt(signal.SIGINT) if p.step == 4 else None, notice=said.append
     )
     assert not trained.finished
     assert said and "stopping after this round" in said[0]
     assert signal.getsignal(signal.SIGINT) is before and signal.set_wakeup_fd(-1) == -1
-    assert checkpoints.steps(folder.checkpoints)[-1] in (4, 5)
+    assert checkpoints.steps(folder.checkpoints)[-1] == 4
 
 
 # Numbers that are not finite.

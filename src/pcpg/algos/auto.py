@@ -29,6 +29,7 @@ The time limit of an environment that declares none, from some episodes of rando
 It depends on environment and options alone, so it is the same for every command.
 """
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -140,23 +141,15 @@ class Looked(NamedTuple):
 def look_and_choose(name: str, options: Mapping[str, object], most_steps: int = LOOK_STEPS, seed: int = 0) -> Looked:
     """Look at an environment for at most so many steps if they hold two episodes, and choose."""
     env, options, played, said = limited(name, options)
-    found = _looked_at(env, seed, most_steps - played)
-    is_on_host = isinstance(env, HostEnvironment)
-    notices = [*env.notices] if is_on_host else []
+    with contextlib.closing(env):
+        found = look(env, seed, most_steps - played)
+    is_on_host, notices = isinstance(env, HostEnvironment), [*env.notices]
     if is_on_host and found.steps_per_second < SLOW and not options.get("workers"):
         notices.append(SLOW_LINE)
     choice = choose(found) if is_on_host else None
     if choice is not None and choice.algo == "pcpg-deep" and options.get("workers") and found.steps_per_second < BUSY:
         choice = choice._replace(agent={"learn": {"while_playing": True}})
     return Looked(found, choice, options, played + found.env_steps, [*said, *notices])
-
-
-def _looked_at(env: Environment, seed: int, most_steps: int) -> Look:
-    try:
-        return look(env, seed, most_steps)
-    finally:
-        if isinstance(env, HostEnvironment):
-            env.close()
 
 
 def chosen_line(choice: Choice) -> str:

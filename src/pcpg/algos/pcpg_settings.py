@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, Self
 import jax
 import numpy as np
 
-from pcpg.algorithms import Agent, Arrays, Cost, Presets, Shown, World
+from pcpg.algorithms import Agent, Arrays, Cost, Presets, Settings, Shown, World
 from pcpg.algos.on_policy import Round, bytes_of_episodes, bytes_of_networks, is_long, sized_ppo
 from pcpg.algos.ppo import HOST_PPO
 from pcpg.algos.rounds import cover_weights
@@ -153,11 +153,10 @@ class ExploitConfig:
 
 
 @dataclasses.dataclass(frozen=True)
-class PCPGConfig:
+class PCPGConfig(Settings):
     """PC-PG: explore, then exploit."""
 
     takes_features: ClassVar[bool] = True
-    takes_data: ClassVar[bool] = False
     leaves: ClassVar[Literal["", "cover", "data"]] = "cover"
     weights = staticmethod(cover_weights)
 
@@ -226,9 +225,6 @@ class PCPGConfig:
         most = (self.explore.max_policies - 1 + rounds) * each + self.explore.visit_episodes * env.max_steps
         networks = bytes_of_networks(env, ppo, self.explore.max_policies)
         return Cost(words, most, each, False, networks, bytes_of_episodes(env, ppo.num_episodes))
-
-    def extended(self, limits: Limits, before: Limits) -> Self:
-        return self
 
     def reopened(self, arrays: Arrays, env: Environment, limits: Limits) -> int:
         if self.exploit.num_rounds:

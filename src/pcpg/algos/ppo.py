@@ -88,9 +88,6 @@ class BaselineConfig(WithoutCover):
     def on_assets(self, new_steps: int, changes: Mapping[str, object]) -> Self:
         raise ConfigError("PPO leaves nothing behind that a task could be learned on")
 
-    def check_on_assets(self, made: Self, env: Environment) -> Self:
-        return self
-
     def agent(self, world: World) -> "PPO":
         return PPO(self.sized(world.env, NO_LIMITS), world)
 

@@ -17,7 +17,7 @@ from typing import ClassVar, Literal, Self
 
 import numpy as np
 
-from pcpg.algorithms import Arrays, Assets, Bound, Cost, Presets, Shown, World
+from pcpg.algorithms import Arrays, Assets, Bound, Cost, Presets, Settings, Shown, World
 from pcpg.algos.on_data import Recorder
 from pcpg.algos.replay_explore import (
     NOT_OF_THE_COVER,
@@ -52,17 +52,14 @@ NEW_EPISODES = 16
 
 
 @dataclasses.dataclass(frozen=True)
-class ReplayConfig:
+class ReplayConfig(Settings):
     """PC-PG with kept data: explore, then exploit the data."""
 
     replay: KeepConfig = dataclasses.field(default_factory=KeepConfig)
     explore: ReplayExploreConfig = dataclasses.field(default_factory=ReplayExploreConfig)
     exploit: ReplayExploitConfig = dataclasses.field(default_factory=ReplayExploitConfig)
 
-    takes_features: ClassVar[bool] = False
-    takes_data: ClassVar[bool] = False
     leaves: ClassVar[Literal["", "cover", "data"]] = "data"
-    needs_budget: ClassVar[bool] = False
     weights = staticmethod(cover_weights)
 
     def sized(self, env: Environment, limits: Limits, used: int = 0) -> Self:

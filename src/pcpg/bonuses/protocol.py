@@ -5,7 +5,6 @@ pytree of arrays passed from one update to the next. A new bonus is one file and
 """
 
 import dataclasses
-import importlib
 from collections.abc import Mapping
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar, cast
 
@@ -16,6 +15,7 @@ import numpy as np
 from pcpg.config import ConfigError, check_choice, from_plain
 from pcpg.engine.rollout import Rollout, discounted_sums
 from pcpg.engine.tabulated import Table, listed
+from pcpg.envs.options import load
 from pcpg.envs.spaces import Space
 from pcpg.features.base import FeatureMap
 from pcpg.policies.distributions import Distribution, for_space
@@ -161,8 +161,7 @@ BONUSES = {
 def bonus_class(name: str) -> type[Bonus]:
     """The bonus of a name; an unknown one is refused with the nearest."""
     check_choice("bonus", name, BONUSES)
-    module, _, kind = BONUSES[name].partition(":")
-    return getattr(importlib.import_module(module), kind)
+    return load(BONUSES[name])
 
 
 def bonus_from_plain(

@@ -125,8 +125,6 @@ def parse_parts(parts: Sequence[Part], arguments: Sequence[str], program: str, a
     """The settings of each part from shared arguments; an error suggests the nearest flag."""
     sections = [part.sections() for part in parts]
     if set(HELP) & set(arguments):
-        from pcpg.cli.flags import print_help
-
         print_help(program, [section for group in sections for section in group], about or parts[0].kind.__doc__)
         sys.exit(0)
     flags = [[flag for section in group for flag in section.flags] for group in sections]

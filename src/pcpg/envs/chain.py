@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from pcpg.envs.options import require_int
-from pcpg.envs.protocol import CellGrid, Environment, Step, TabularModel
+from pcpg.envs.protocol import About, CellGrid, Described, Step, TabularModel
 from pcpg.envs.spaces import Box, Discrete
 
 LURE = 0.005
@@ -30,7 +30,7 @@ class ChainState(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Chain(Environment[NoParams, ChainState]):
+class Chain(Described[NoParams, ChainState]):
     """A chain whose far end pays 1 per decision and whose start pays 0.005."""
 
     length: int = 8
@@ -43,16 +43,8 @@ class Chain(Environment[NoParams, ChainState]):
         require_int("horizon", self.horizon, minimum=1)
 
     @property
-    def observation_space(self) -> Box:
-        return Box(0.0, 1.0, (self.length,))
-
-    @property
-    def action_space(self) -> Discrete:
-        return Discrete(2)
-
-    @property
-    def max_steps(self) -> int:
-        return self.horizon
+    def about(self) -> About:
+        return About(Box(0.0, 1.0, (self.length,)), Discrete(2), self.horizon)
 
     def instance(self, seed: int) -> NoParams:
         """Nothing: every instance is the same."""

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from pcpg.envs.options import require_int
-from pcpg.envs.protocol import CellGrid, Environment, Step, TabularModel
+from pcpg.envs.protocol import About, CellGrid, Described, Step, TabularModel
 from pcpg.envs.spaces import Box, Discrete
 
 MOVE_COST = 0.01  # of a whole descent to the right
@@ -36,7 +36,7 @@ class DeepSeaState(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class DeepSea(Environment[DeepSeaParams, DeepSeaState]):
+class DeepSea(Described[DeepSeaParams, DeepSeaState]):
     """A descent in which only going right `size` times in a row reaches the treasure."""
 
     size: int = 10
@@ -46,16 +46,8 @@ class DeepSea(Environment[DeepSeaParams, DeepSeaState]):
         require_int("size", self.size, minimum=1, maximum=1000)
 
     @property
-    def observation_space(self) -> Box:
-        return Box(0.0, 1.0, (self.size * self.size,))
-
-    @property
-    def action_space(self) -> Discrete:
-        return Discrete(2)
-
-    @property
-    def max_steps(self) -> int:
-        return self.size
+    def about(self) -> About:
+        return About(Box(0.0, 1.0, (self.size * self.size,)), Discrete(2), self.size)
 
     def instance(self, seed: int) -> DeepSeaParams:
         """The action that goes right in each cell, uniform and independent."""

@@ -158,9 +158,6 @@ class HostEnvironment(Environment[tuple[()], Any]):
         """Convert a policy's action to the form that the environment takes."""
         return self.coders[1].decode(np.asarray(action)[None])[0]
 
-    def close(self) -> None:
-        """Close the environments and their processes; they are recreated on demand."""
-
     @property
     def single_observation(self) -> Any:
         """The space of one observation in the environment's form."""
@@ -173,7 +170,6 @@ class HostEnvironment(Environment[tuple[()], Any]):
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """Notices for the user: ignored parts and assumptions."""
         return self.coders[0].notices
 
     def instance(self, seed: int) -> tuple[()]:

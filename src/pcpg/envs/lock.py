@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from pcpg.envs.options import require_int
-from pcpg.envs.protocol import CellGrid, Environment, Step, TabularModel
+from pcpg.envs.protocol import About, CellGrid, Described, Step, TabularModel
 from pcpg.envs.spaces import Box, Discrete
 
 NUM_ACTIONS = 10
@@ -41,7 +41,7 @@ class LockState(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class CombinationLock(Environment[LockParams, LockState]):
+class CombinationLock(Described[LockParams, LockState]):
     """Two locks of `horizon` levels, of which one pays 5 and the other 2."""
 
     horizon: int = 10
@@ -51,16 +51,8 @@ class CombinationLock(Environment[LockParams, LockState]):
         require_int("horizon", self.horizon, minimum=1, maximum=10_000)
 
     @property
-    def observation_space(self) -> Box:
-        return Box(0.0, 1.0, (3 + self.horizon + 2,))
-
-    @property
-    def action_space(self) -> Discrete:
-        return Discrete(NUM_ACTIONS)
-
-    @property
-    def max_steps(self) -> int:
-        return self.horizon + 1
+    def about(self) -> About:
+        return About(Box(0.0, 1.0, (3 + self.horizon + 2,)), Discrete(NUM_ACTIONS), self.horizon + 1)
 
     @property
     def solved_return(self) -> float:

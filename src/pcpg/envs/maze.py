@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from pcpg.envs.options import require_int
-from pcpg.envs.protocol import CellGrid, Environment, Step, TabularModel
+from pcpg.envs.protocol import About, CellGrid, Described, Step, TabularModel
 from pcpg.envs.spaces import Discrete, Image
 
 MOVES = ((-1, 0), (1, 0), (0, -1), (0, 1), (0, 0))  # (row, column) of up, down, left, right, stay
@@ -46,7 +46,7 @@ class MazeState(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Maze(Environment[MazeParams, MazeState]):
+class Maze(Described[MazeParams, MazeState]):
     """A maze of `size` x `size` cells, border included."""
 
     size: int = 20
@@ -70,16 +70,8 @@ class Maze(Environment[MazeParams, MazeState]):
             object.__setattr__(self, "goal", read_cell(self.goal))
 
     @property
-    def observation_space(self) -> Image:
-        return Image(self.size, self.size, 3)
-
-    @property
-    def action_space(self) -> Discrete:
-        return Discrete(len(MOVES))
-
-    @property
-    def max_steps(self) -> int:
-        return self.steps
+    def about(self) -> About:
+        return About(Image(self.size, self.size, 3), Discrete(len(MOVES)), self.steps, self.goals or 1)
 
     def instance(self, seed: int) -> MazeParams:
         """The maze with this seed, and its goal if one is set."""
@@ -97,10 +89,6 @@ class Maze(Environment[MazeParams, MazeState]):
             cells = draw_goals(self.distances(params), self.goals, np.random.default_rng([maze, GOALS]))
             return params._replace(goal=np.asarray(cells[seed % self.goals]))
         return params if self.goal is None else self.with_goal(params, read_cell(self.goal))
-
-    @property
-    def tasks(self) -> int:
-        return self.goals or 1
 
     @property
     def is_reward_free(self) -> bool:

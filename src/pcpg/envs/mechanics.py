@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from pcpg.envs.options import require_int
-from pcpg.envs.protocol import CellGrid, Environment, Step
+from pcpg.envs.protocol import About, CellGrid, Described, Step
 from pcpg.envs.spaces import Box, Image
 
 CELLS = 20  # rows and columns of the grid of visits
@@ -37,7 +37,7 @@ class Moving(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Mechanical(Environment[Target, Moving]):
+class Mechanical(Described[Target, Moving]):
     """Base of these worlds: episodes of `steps`, a reward computed from the observation, and a plane of cells."""
 
     steps: int = 200
@@ -46,11 +46,6 @@ class Mechanical(Environment[Target, Moving]):
 
     def __post_init__(self) -> None:
         require_int("steps", self.steps, minimum=1)
-
-    @property
-    @abc.abstractmethod
-    def size(self) -> int:
-        """Number of actions."""
 
     @abc.abstractmethod
     def start(self, key: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -71,14 +66,6 @@ class Mechanical(Environment[Target, Moving]):
     @abc.abstractmethod
     def plane(self, position: jax.Array, velocity: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Two numbers in [-1, 1] that summarise the position, for pictures."""
-
-    @property
-    def max_steps(self) -> int:
-        return self.steps
-
-    @property
-    def action_space(self) -> Box:
-        return Box(-1.0, 1.0, (self.size,))
 
     def observe(self, state: Moving) -> jax.Array:
         """The observation of a state."""
@@ -148,16 +135,9 @@ class PointMass(Mechanical):
             raise ValueError(f"a picture shows 2 axes, got axes={self.axes}")
 
     @property
-    def size(self) -> int:
-        return self.axes
-
-    @property
-    def observation_space(self) -> Box | Image:
-        return Image(PIXELS, PIXELS, 3) if self.picture else Box(-1.0, 1.0, (2 * self.axes,))
-
-    @property
-    def tasks(self) -> int:
-        return self.goals or 1
+    def about(self) -> About:
+        seen = Image(PIXELS, PIXELS, 3) if self.picture else Box(-1.0, 1.0, (2 * self.axes,))
+        return About(seen, Box(-1.0, 1.0, (self.axes,)), self.steps, self.goals or 1)
 
     @property
     def is_reward_free(self) -> bool:
@@ -218,12 +198,8 @@ class Arm(Mechanical):
     """An arm of five links: reward 1 with its tip at a place behind it, which ends the episode."""
 
     @property
-    def size(self) -> int:
-        return LINKS
-
-    @property
-    def observation_space(self) -> Box:
-        return Box(-1.0, 1.0, (3 * LINKS,))
+    def about(self) -> About:
+        return About(Box(-1.0, 1.0, (3 * LINKS,)), Box(-1.0, 1.0, (LINKS,)), self.steps)
 
     def instance(self, seed: int) -> Target:
         """The same for every seed."""
@@ -270,12 +246,8 @@ class SwingUp(Mechanical):
     ends_at_target = False
 
     @property
-    def size(self) -> int:
-        return 1
-
-    @property
-    def observation_space(self) -> Box:
-        return Box(-10.0, 10.0, (5,))
+    def about(self) -> About:
+        return About(Box(-10.0, 10.0, (5,)), Box(-1.0, 1.0, (1,)), self.steps)
 
     def instance(self, seed: int) -> Target:
         """The same for every seed."""

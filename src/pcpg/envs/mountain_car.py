@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from pcpg.envs.options import require_int
-from pcpg.envs.protocol import CellGrid, Environment, Step
+from pcpg.envs.protocol import About, CellGrid, Described, Step
 from pcpg.envs.spaces import Box
 
 MIN_POSITION, MAX_POSITION = -1.2, 0.6
@@ -40,7 +40,7 @@ class MountainCarState(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class MountainCarContinuous(Environment[MountainCarParams, MountainCarState]):
+class MountainCarContinuous(Described[MountainCarParams, MountainCarState]):
     """The continuous mountain car with a time limit of `steps`."""
 
     steps: int = 200
@@ -50,16 +50,8 @@ class MountainCarContinuous(Environment[MountainCarParams, MountainCarState]):
         require_int("steps", self.steps, minimum=1)
 
     @property
-    def observation_space(self) -> Box:
-        return Box(MIN_POSITION, MAX_POSITION, (2,))
-
-    @property
-    def action_space(self) -> Box:
-        return Box(-1.0, 1.0, (1,))
-
-    @property
-    def max_steps(self) -> int:
-        return self.steps
+    def about(self) -> About:
+        return About(Box(MIN_POSITION, MAX_POSITION, (2,)), Box(-1.0, 1.0, (1,)), self.steps)
 
     @property
     def evaluation_env(self) -> "MountainCarContinuous":

@@ -198,6 +198,14 @@ class Environment(abc.ABC, Generic[Params, State]):
         return False
 
     @property
+    def notices(self) -> tuple[str, ...]:
+        """Notices for the user: ignored parts and assumptions."""
+        return ()
+
+    def close(self) -> None:
+        """Release what it holds: processes, where it is stepped on the host."""
+
+    @property
     def observed_goals(self) -> Goals | None:
         """Its goals, if the observation names one and the reward is known for any other."""
         return None
@@ -212,13 +220,23 @@ ModelParams = TypeVar("ModelParams", contravariant=True)
 ModelState = TypeVar("ModelState", contravariant=True)
 
 
+class About(NamedTuple):
+    """The spaces and sizes of an environment."""
+
+    observation_space: Space
+    action_space: Space
+    max_steps: int
+    tasks: int = 1
+    cells: CellGrid | None = None
+
+
 class Described(Environment[Params, State]):
-    """An environment whose spaces and sizes come from another object."""
+    """An environment whose spaces and sizes come from one object."""
 
     @property
     @abc.abstractmethod
     def about(self) -> Any:
-        """The object with the spaces and sizes."""
+        """The object with the spaces and sizes, such as `About`."""
 
     @property
     def observation_space(self) -> Space:

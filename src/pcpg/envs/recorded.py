@@ -47,7 +47,7 @@ def describe(name: str, env: Environment, seeds: Iterable[int]) -> dict[str, obj
         "cells": None if cells is None else [list(part) for part in cells],
         "reachable": {seed: base64.b64encode(bits).decode("ascii") for seed, bits in closed.items()},
         "on_host": on_host,
-        "notices": list(env.notices) if on_host else [],
+        "notices": list(env.notices),
         "spaces": _host_spaces(env) if on_host else None,
     }
 

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from pcpg.envs.options import require_int
-from pcpg.envs.protocol import Environment, Step
+from pcpg.envs.protocol import About, Described, Step
 from pcpg.envs.spaces import Cells, Discrete
 
 UNSEEN, EMPTY, WALL, DOOR, OPEN_DOOR, GOAL = range(6)
@@ -39,7 +39,7 @@ class RoomsState(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Rooms(Environment[np.ndarray, RoomsState]):
+class Rooms(Described[np.ndarray, RoomsState]):
     """Another chain of rooms at every reset, or a few that take turns."""
 
     rooms: int = 4
@@ -65,16 +65,8 @@ class Rooms(Environment[np.ndarray, RoomsState]):
         return self.across * (self.size - 1) + 1
 
     @property
-    def observation_space(self) -> Cells:
-        return Cells(0.0, 1.0, (VIEW * VIEW * 6,), 0, VIEW * VIEW, 6)
-
-    @property
-    def action_space(self) -> Discrete:
-        return Discrete(4)
-
-    @property
-    def max_steps(self) -> int:
-        return 20 * self.rooms
+    def about(self) -> About:
+        return About(Cells(0.0, 1.0, (VIEW * VIEW * 6,), 0, VIEW * VIEW, 6), Discrete(4), 20 * self.rooms)
 
     def instance(self, seed: int) -> np.ndarray:
         """The number from which levels follow that take turns."""

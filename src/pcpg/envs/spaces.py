@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from typing import ClassVar
 
 import numpy as np
 
@@ -11,18 +12,12 @@ class Discrete:
     """The integers 0 .. n-1, as int32 scalars."""
 
     n: int
+    shape: ClassVar[tuple[int, ...]] = ()
+    dtype: ClassVar[np.dtype] = np.dtype(np.int32)
 
     def __post_init__(self) -> None:
         if self.n < 1:
             raise ValueError(f"Discrete space needs at least one element, got n={self.n}")
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return ()
-
-    @property
-    def dtype(self) -> np.dtype:
-        return np.dtype(np.int32)
 
     def contains(self, value: object) -> bool:
         """Whether `value` is one of the integers of the space."""
@@ -35,6 +30,7 @@ class MultiDiscrete:
     """Several integers at once, as an int32 vector: entry i is one of 0 .. sizes[i]-1."""
 
     sizes: tuple[int, ...]
+    dtype: ClassVar[np.dtype] = np.dtype(np.int32)
 
     def __post_init__(self) -> None:
         if not self.sizes or min(self.sizes) < 1:
@@ -43,10 +39,6 @@ class MultiDiscrete:
     @property
     def shape(self) -> tuple[int, ...]:
         return (len(self.sizes),)
-
-    @property
-    def dtype(self) -> np.dtype:
-        return np.dtype(np.int32)
 
     def contains(self, value: object) -> bool:
         """Whether `value` is a vector of integers of the space."""
@@ -63,14 +55,11 @@ class Box:
     low: float
     high: float
     shape: tuple[int, ...]
+    dtype: ClassVar[np.dtype] = np.dtype(np.float32)
 
     def __post_init__(self) -> None:
         if not self.low < self.high:
             raise ValueError(f"Box space needs low < high, got low={self.low}, high={self.high}")
-
-    @property
-    def dtype(self) -> np.dtype:
-        return np.dtype(np.float32)
 
     def contains(self, value: object) -> bool:
         """Whether `value` has the shape of the space and lies within its bounds."""
@@ -98,14 +87,11 @@ class Image:
     height: int
     width: int
     channels: int
+    dtype: ClassVar[np.dtype] = np.dtype(np.uint8)
 
     @property
     def shape(self) -> tuple[int, ...]:
         return (self.height, self.width, self.channels)
-
-    @property
-    def dtype(self) -> np.dtype:
-        return np.dtype(np.uint8)
 
     def contains(self, value: object) -> bool:
         """Whether `value` is a byte image of the size of the space."""

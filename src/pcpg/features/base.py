@@ -30,6 +30,9 @@ from pcpg.envs.protocol import Environment
 from pcpg.envs.spaces import Discrete, Image, MultiDiscrete, Space, flat_size
 from pcpg.shapes import Array, Float, Int, Shaped
 
+Observation = Shaped[Array, "*observation"]
+Action = Shaped[Array, "*action"]
+
 
 class FeatureMap(eqx.Module):
     """phi(s, a) for one pair by a call, for many by `batch`."""
@@ -40,9 +43,7 @@ class FeatureMap(eqx.Module):
         """Number of features."""
 
     @abc.abstractmethod
-    def __call__(
-        self, observation: Shaped[Array, "*observation"], action: Shaped[Array, "*action"]
-    ) -> Float[jax.Array, " dim"]:
+    def __call__(self, observation: Observation, action: Action) -> Float[jax.Array, " dim"]:
         """The features of one pair, in float32."""
 
     def batch(
@@ -60,9 +61,7 @@ class Inputs(eqx.Module):
     observation_space: Space = eqx.field(static=True)
     action_space: Space | None = eqx.field(static=True)  # None: the action is left out
 
-    def __call__(
-        self, observation: Shaped[Array, "*observation"], action: Shaped[Array, "*action"]
-    ) -> Float[jax.Array, " size"]:
+    def __call__(self, observation: Observation, action: Action) -> Float[jax.Array, " size"]:
         vector = observation_vector(observation, self.observation_space)
         if self.action_space is not None:
             vector = jnp.concatenate([vector, action_vector(action, self.action_space)])
@@ -115,9 +114,7 @@ class OwnFeatures(FeatureMap):
     def dim(self) -> int:
         return self.size
 
-    def __call__(
-        self, observation: Shaped[Array, "*observation"], action: Shaped[Array, "*action"]
-    ) -> Float[jax.Array, " {self.dim}"]:
+    def __call__(self, observation: Observation, action: Action) -> Float[jax.Array, " {self.dim}"]:
         if self.is_traced:
             return jnp.asarray(self.function(observation, action), jnp.float32)
         return self.batch(observation[None], action[None])[0]
@@ -190,9 +187,7 @@ class Identity(FeatureMap):
     def dim(self) -> int:
         return flat_size(self.observation_space) * (1 if self.action_space is None else self.action_space.n)
 
-    def __call__(
-        self, observation: Shaped[Array, "*observation"], action: Shaped[Array, "*action"]
-    ) -> Float[jax.Array, " {self.dim}"]:
+    def __call__(self, observation: Observation, action: Action) -> Float[jax.Array, " {self.dim}"]:
         vector = observation_vector(observation, self.observation_space)
         if self.action_space is None:
             return vector

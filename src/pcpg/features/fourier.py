@@ -16,9 +16,9 @@ import numpy as np
 
 from pcpg.envs.options import require_int
 from pcpg.envs.protocol import Environment
-from pcpg.features.base import FeatureMap, Inputs
+from pcpg.features.base import Action, FeatureMap, Inputs, Observation
 from pcpg.features.examples import Pairs, examples, fit_inputs
-from pcpg.shapes import Array, Float, Shaped
+from pcpg.shapes import Array, Float
 
 
 class RandomFourier(FeatureMap):
@@ -32,9 +32,7 @@ class RandomFourier(FeatureMap):
     def dim(self) -> int:
         return self.offsets.shape[-1]
 
-    def __call__(
-        self, observation: Shaped[Array, "*observation"], action: Shaped[Array, "*action"]
-    ) -> Float[jax.Array, " {self.dim}"]:
+    def __call__(self, observation: Observation, action: Action) -> Float[jax.Array, " {self.dim}"]:
         x = self.inputs(observation, action)
         angle = jnp.matmul(x, self.weights, precision=jax.lax.Precision.HIGHEST) + self.offsets
         return math.sqrt(2 / self.dim) * jnp.cos(angle)

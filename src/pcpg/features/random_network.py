@@ -16,7 +16,7 @@ import numpy as np
 from pcpg.envs.options import require_int
 from pcpg.envs.protocol import Environment
 from pcpg.envs.spaces import Image
-from pcpg.features.base import FeatureMap, Inputs
+from pcpg.features.base import Action, FeatureMap, Inputs, Observation
 from pcpg.features.examples import Pairs, examples, fit_inputs
 from pcpg.policies.networks import convolve, orthogonal
 from pcpg.shapes import Array, Float, Shaped
@@ -37,9 +37,7 @@ class RandomConv(FeatureMap):
     def dim(self) -> int:
         return self.dense.shape[-1]
 
-    def __call__(
-        self, observation: Shaped[Array, "*observation"], action: Shaped[Array, "*action"]
-    ) -> Float[jax.Array, " {self.dim}"]:
+    def __call__(self, observation: Observation, action: Action) -> Float[jax.Array, " {self.dim}"]:
         return self.batch(observation[None], action[None])[0]
 
     def batch(
@@ -65,9 +63,7 @@ class RandomMLP(FeatureMap):
     def dim(self) -> int:
         return self.biases[-1].shape[-1]
 
-    def __call__(
-        self, observation: Shaped[Array, "*observation"], action: Shaped[Array, "*action"]
-    ) -> Float[jax.Array, " {self.dim}"]:
+    def __call__(self, observation: Observation, action: Action) -> Float[jax.Array, " {self.dim}"]:
         x = self.inputs(observation, action)
         for layer, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
             x = jax.nn.relu(x) if layer > 0 else x

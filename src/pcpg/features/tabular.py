@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from pcpg.envs.protocol import Environment
 from pcpg.envs.spaces import Discrete, Image
-from pcpg.features.base import FeatureMap
+from pcpg.features.base import Action, FeatureMap, Observation
 from pcpg.shapes import Array, Float, Int, Shaped
 
 NOWHERE = -1  # index of an observation that is no known state; its features are zero
@@ -45,9 +45,7 @@ class OneHot(FeatureMap):
     def dim(self) -> int:
         return self.index.num_states * self.num_actions
 
-    def __call__(
-        self, observation: Shaped[Array, "*observation"], action: Shaped[Array, "*action"]
-    ) -> Float[jax.Array, " {self.dim}"]:
+    def __call__(self, observation: Observation, action: Action) -> Float[jax.Array, " {self.dim}"]:
         state = self.index(observation)
         pair = jnp.where(state == NOWHERE, NOWHERE, state * self.num_actions + action)
         return jax.nn.one_hot(pair, self.dim, dtype=jnp.float32)
@@ -64,9 +62,7 @@ class Aggregation(FeatureMap):
     def dim(self) -> int:
         return self.num_labels
 
-    def __call__(
-        self, observation: Shaped[Array, "*observation"], action: Shaped[Array, "*action"]
-    ) -> Float[jax.Array, " {self.dim}"]:
+    def __call__(self, observation: Observation, action: Action) -> Float[jax.Array, " {self.dim}"]:
         state = self.index(observation)
         label = jnp.where(state == NOWHERE, NOWHERE, jnp.asarray(self.labels)[state, action])
         return jax.nn.one_hot(label, self.dim, dtype=jnp.float32)

@@ -255,17 +255,13 @@ def space_landmarks(inputs: PlaceInputs) -> Landmarks:
     return spaced_landmarks(inputs.landmarks, inputs.x, inputs.allowed, inputs.tol)
 
 
-def has_all_shares(observations: int, landmarks: int) -> bool:
-    """Whether a fit shares each observation among all landmarks: every backup goes through all shares."""
-    return observations * landmarks <= MOST_SHARES
-
-
 def fit_values(
     inputs: FitInputs, *, num_actions: int, backups: int, gamma: float, smooth_gamma: float, explore: bool
 ) -> FitOutputs:
     """Values from kept transitions: of the bonus still ahead, or of the task's reward, scaled to at most 1."""
     landmarks, x = inputs.landmarks, jnp.asarray(inputs.x)
-    shares = landmarks.shares(x) if has_all_shares(len(x), landmarks.capacity) else landmarks.nearest_shares(x)
+    has_all = len(x) * landmarks.capacity <= MOST_SHARES  # then every backup goes through all shares
+    shares = landmarks.shares(x) if has_all else landmarks.nearest_shares(x)
     bonus = jnp.zeros((len(x), num_actions), jnp.float32)
     if explore:
         known = jnp.asarray(inputs.known)

@@ -29,14 +29,15 @@ class Actor:
 
     def __init__(self, policy: object) -> None:
         self._policy, self._own = policy, None
+        self.is_compiled = False  # whether acting takes a compiled program
         if getattr(policy, "acts_on_host", False):
-            self._policy, self._own, self._has_convolutions = None, jax.tree.map(np.asarray, policy), False
+            self._policy, self._own = None, jax.tree.map(np.asarray, policy)
             return
         if not isinstance(policy, ActorCritic) or not isinstance(policy.actor_body, Body):  # without layers: compiled
-            self._policy, self._has_convolutions = jax.device_put(policy), True
+            self._policy, self.is_compiled = jax.device_put(policy), True
             return
-        self._has_convolutions = isinstance(policy.actor_body.layers[0], Conv)
-        if not self._has_convolutions:
+        self.is_compiled = isinstance(policy.actor_body.layers[0], Conv)
+        if not self.is_compiled:
             self._policy = None  # the arrays below are all that it takes, here or in another process
         first, *others = jax.tree.map(np.asarray, policy.actor_body.layers)
         self._code, plain = (first, others) if isinstance(first, Patches) else (None, [first, *others])
@@ -50,7 +51,7 @@ class Actor:
         """The parameters of the action distribution for each observation."""
         if self._own is not None:
             return self._own.on_host(observations)
-        if self._has_convolutions:
+        if self.is_compiled:
             return self._compiled(observations)
         x = observations
         if self._scale is not None:
@@ -63,11 +64,6 @@ class Actor:
         if self._log_std is None:
             return x
         return np.concatenate([x, np.broadcast_to(self._log_std, x.shape)], axis=-1)
-
-    @property
-    def is_compiled(self) -> bool:
-        """Whether acting takes a compiled program."""
-        return self._has_convolutions
 
     def _compiled(self, observations: np.ndarray) -> np.ndarray:
         # Another number of rows is another program: few are compiled if it is always a power of two.

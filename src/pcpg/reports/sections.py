@@ -132,17 +132,14 @@ def _facts(run: RunData) -> list[tuple[str, str]]:
         facts.append(("Features", config["features"] + (f" ({options})" if options else "")))
     if run.source:
         facts.append(("Cover taken from", run.source))
+    failed = f"; failed: {', '.join(f'seed {seed}' for seed in run.failed)}" if run.failed else ""
     facts += [
-        ("State", ("finished" if run.summary is not None else "not finished") + _failures(run)),
+        ("State", ("finished" if run.summary is not None else "not finished") + failed),
         ("Device", run.device or "unknown"),
         ("Versions", ", ".join(f"{name} {versions[name]}" for name in VERSIONS if name in versions)),
         ("Platform", versions.get("platform", "unknown")),
     ]
     return facts
-
-
-def _failures(run: RunData) -> str:
-    return f"; failed: {', '.join(f'seed {seed}' for seed in run.failed)}" if run.failed else ""
 
 
 def _seed_row(run: RunData, seed: int) -> dict[str, str]:

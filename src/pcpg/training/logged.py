@@ -14,6 +14,7 @@ Minari dataset has the same. A run keeps a copy as its first member file and rec
 Untrusted .npz files are read without pickle, and no array is larger than its bytes.
 """
 
+import contextlib
 import dataclasses
 import hashlib
 import importlib
@@ -58,12 +59,8 @@ def begun_with(config: RunConfig, where: str, here: Path | None = None) -> RunCo
     """The configuration of a run that starts from these episodes, which are read and checked now."""
     config.check_takes_data()
     source = where if where.startswith(MINARI) else str((here or Path.cwd()) / where)
-    env = config.make_env()
-    try:
+    with contextlib.closing(config.make_env()) as env:
         part = _read(source, env)
-    finally:
-        if isinstance(env, HostEnvironment):
-            env.close()
     lengths = part[f"{SHARED}.episodes.lengths"]
     found = {"episodes": len(lengths), "steps": int(lengths.sum()), "sha256": _sha256(part)}
     return dataclasses.replace(config, data={"from": source, **found})

@@ -13,7 +13,6 @@ from pcpg.budget import Budget
 from pcpg.config import ConfigError, Json
 from pcpg.engine.together import together
 from pcpg.envs.given_reward import Reward
-from pcpg.envs.host import HostEnvironment
 from pcpg.machine import free_memory, one_blas_thread
 from pcpg.run_config import RunConfig
 from pcpg.runs import checkpoints
@@ -134,7 +133,7 @@ def train_run(
         budget = Budget(config.limits, time.monotonic() - seconds_of(folder))
         env = make_run_env(config, reward)
         try:
-            for text in env.notices if isinstance(env, HostEnvironment) else ():
+            for text in env.notices:
                 notice(text)
             folder = record_environment(folder, config, env)
             assets, given = own_source_assets(folder, config), given_data(folder, config)
@@ -147,8 +146,7 @@ def train_run(
                 run.loggers = (run.metrics, *others)
                 run.train(stop, retry_failed=retry_failed)
         finally:
-            if isinstance(env, HostEnvironment):
-                env.close()
+            env.close()
     return run.trained()._replace(signal=stop.signal)
 
 

@@ -178,11 +178,6 @@ def summarise(record: Record) -> Record:
     }
 
 
-def summarise_data(record: Record) -> Record:
-    """Medians of a case from data alone, and how many of its bounds hold and say something."""
-    return {"name": record["name"], **record["arguments"], **_medians(record, (*DATA_NUMBERS, "transitions"))}
-
-
 def _medians(record: Record, numbers: Sequence[str]) -> Record:
     runs = record["runs"]
     return {
@@ -246,7 +241,10 @@ def write_all(out: Path) -> Record:
     of_data = [record for record in records if "problem" in record["arguments"]]
     summary = {
         "cases": [summarise(record) for record in records if record not in of_data],
-        "from_data": [summarise_data(record) for record in of_data],
+        "from_data": [
+            {"name": one["name"], **one["arguments"], **_medians(one, (*DATA_NUMBERS, "transitions"))}
+            for one in of_data
+        ],
     }
     write_results(out, summary, "# Certificates\n\n" + table(summary))
     return summary

@@ -201,10 +201,6 @@ def growth(records: list[Record]) -> Summary:
     return {"growth": fit_power_law(horizons, steps)._asdict()}
 
 
-def _order(record: Record) -> tuple[int, int]:
-    return ALGOS.index(record["algo"]), record["horizon"]
-
-
 def _budget(record: Record) -> str:
     if record["algo"] == "pcpg":
         return "own"
@@ -288,19 +284,15 @@ def figures(records: list[Record]) -> Figures:
         yield "frontier", lock_figures.frontier(deep)
 
 
-def _headline(record: Record) -> str:
-    return f"{record['successes']} of {len(record['final_return'])} seeds solved, "
-
-
 CLAIM = Claim(
     flags=Flags,
     cells=cells,
     measure=measure,
-    order=_order,
+    order=lambda record: (ALGOS.index(record["algo"]), record["horizon"]),
     about={"success": f"mean return of the final policy above {SUCCESS}"},
     rows=rows,
     more=growth,
     layout=table,
     figures=figures,
-    headline=_headline,
+    headline=lambda record: f"{record['successes']} of {len(record['final_return'])} seeds solved, ",
 )

@@ -31,8 +31,6 @@ Summary = Json
 Figures = Iterable[tuple[str, "Figure"]]
 """What a claim draws, each under the stem of its files."""
 Scale = Literal["smoke", "laptop", "paper"]
-STOPPED = 130
-"""Exit code after Ctrl-C, as shells have it."""
 PROVENANCE = ("command", "seconds", "device", "commit", "time")
 
 

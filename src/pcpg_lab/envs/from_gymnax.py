@@ -79,7 +79,7 @@ class GymnaxEnv(Environment):
     def reset(self, key: jax.Array, params: object) -> tuple[jax.Array, object]:
         observation, state = self._made[0].reset_env(key, params)
         # Python's numbers make weak types, of which a carry has none.
-        return self._encode(observation), jax.tree.map(_strong, state)
+        return self._encode(observation), jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.asarray(leaf).dtype), state)
 
     def transition(self, key: jax.Array, state: object, action: jax.Array, params: object) -> Step:
         env = self._made[0]
@@ -96,10 +96,6 @@ class GymnaxEnv(Environment):
         if hasattr(space, "n"):
             return jax.nn.one_hot(observation, space.n, dtype=jnp.float32)
         return jnp.asarray(observation, jnp.float32).reshape(-1)
-
-
-def _strong(leaf: object) -> jax.Array:
-    return jnp.asarray(leaf, jnp.asarray(leaf).dtype)
 
 
 def gymnax_env(name: str, options: Mapping[str, object]) -> GymnaxEnv:

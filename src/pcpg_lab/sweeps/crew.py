@@ -157,8 +157,7 @@ class Engine(Protocol):
         ...
 
     def close(self) -> None:
-        """Release everything."""
-        ...
+        """Release everything: nothing, by default."""
 
 
 class Task(NamedTuple):

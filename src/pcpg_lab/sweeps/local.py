@@ -44,7 +44,7 @@ def engine_for_calls(jobs: int, out: Path, name: str = LOCAL) -> Engine:
     return Here() if name == LOCAL and jobs == 1 else engine_of(name, out, gpus=0.0, most=jobs)
 
 
-class Here:
+class Here(Engine):
     """The engine that starts no process: one job at a time, in this one."""
 
     where, shared = "this process", True
@@ -62,11 +62,8 @@ class Here:
     def stop(self) -> None:
         self.boss.stop.set()
 
-    def close(self) -> None:
-        """Nothing is held."""
 
-
-class LocalEngine:
+class LocalEngine(Engine):
     """A pool of processes, each with cores of its own."""
 
     def __init__(self, cores: int = 1, gpus: float | None = None, most: int = 0) -> None:
@@ -98,9 +95,6 @@ class LocalEngine:
             first = slot // self._sharing if self.gpus < 1 else slot * whole
             made["CUDA_VISIBLE_DEVICES"] = ",".join(self.names[first : first + whole])
         return Process(self.cores, made)
-
-    def close(self) -> None:
-        """Nothing is held."""
 
 
 class Process:

@@ -11,7 +11,7 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -201,7 +201,7 @@ def _stamp(path: Path) -> tuple[int, int]:
 
 def unpack(parcel: Parcel, folder: Path) -> None:
     """Write down what has arrived, the manifest last: whenever this is cut short, the folder is one of a killed run."""
-    for name in _manifest_last(parcel.files):
+    for name in sorted(parcel.files, key=lambda name: (name == MANIFEST, name)):
         path = folder / name
         if not path.resolve().is_relative_to(folder.resolve()):
             raise RunError(f"run folders have no file {name!r}")
@@ -214,10 +214,6 @@ def unpack(parcel: Parcel, folder: Path) -> None:
                 path.rmdir()  # what still holds a file stays
         elif name not in parcel.names and name != LOCK:
             path.unlink()
-
-
-def _manifest_last(names: Iterable[str]) -> list[str]:
-    return sorted(names, key=lambda name: (name == MANIFEST, name))
 
 
 def _last_line(error: Exception) -> str:

@@ -32,7 +32,6 @@ from typing import Any, NamedTuple
 from pcpg.config import ConfigError, Json, check_choice
 from pcpg.engine.program import ACCELERATOR_LANES
 from pcpg.envs.adapters.from_module import put_on_path
-from pcpg.envs.host import HostEnvironment
 from pcpg.run_config import RunConfig
 from pcpg.runs.disk import read_file
 from pcpg.training.loop import check_instances
@@ -117,8 +116,7 @@ def plan_of(entries: Json) -> Plan:
             config = RunConfig.from_json(settings).resolved()
             check_instances(config)
             resolved.append((config, name))
-            if isinstance(env := config.make_env(), HostEnvironment):
-                env.close()  # its workers are those of the cells
+            config.make_env().close()  # its workers are those of the cells
         except (ValueError, TypeError) as error:
             wrong.append(f"cell {number} of {len(given)} ({name or 'the only one'}): {error}")
     if wrong:

@@ -72,29 +72,28 @@ def maker_in(name: str) -> Callable[..., Any]:
     return found if callable(found) else Copies(found)
 
 
+def _signature(make: Callable[..., Any] | None) -> inspect.Signature | None:
+    try:
+        return None if make is None else inspect.signature(make)
+    except (TypeError, ValueError):  # of a builtin
+        return None
+
+
 def arguments(make: Callable[..., Any] | None) -> list[str]:
     """The names of the arguments of a maker, as far as they are known."""
-    try:
-        found = inspect.signature(make).parameters.values() if make is not None else ()
-    except (TypeError, ValueError):  # of a builtin
-        return []
+    found = signature.parameters.values() if (signature := _signature(make)) else ()
     return [one.name for one in found if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)]
 
 
 def accepts(make: Callable[..., Any] | None, name: str) -> bool:
     """Whether a maker accepts an argument of this name; True if unknown."""
-    try:
-        found = inspect.signature(make).parameters.values() if make is not None else ()
-    except (TypeError, ValueError):  # of a builtin
-        return True
-    return make is None or name in arguments(make) or any(one.kind is one.VAR_KEYWORD for one in found)
+    found = signature.parameters.values() if (signature := _signature(make)) else None
+    return found is None or name in arguments(make) or any(one.kind is one.VAR_KEYWORD for one in found)
 
 
 def check_arguments(make: Callable[..., Any], options: Mapping[str, object], name: str) -> None:
     """Refuse options that the maker of an environment does not take."""
-    try:
-        signature = inspect.signature(make)
-    except (TypeError, ValueError):  # of a builtin
+    if (signature := _signature(make)) is None:
         return
     taken = arguments(make)
     try:
@@ -185,7 +184,8 @@ def _of_file(path: Path) -> ModuleType:
     if known is not None and Path(known).resolve() == path:
         return sys.modules[path.stem]
     # The name of another module stays that module's.
-    name = path.stem if known is None and path.stem not in sys.modules else f"{path.stem}_{_short_hash(path)}"
+    unique = hashlib.sha256(str(path).encode()).hexdigest()[:8]
+    name = path.stem if known is None and path.stem not in sys.modules else f"{path.stem}_{unique}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise ImportError(f"{path} is not a Python module")
@@ -196,7 +196,3 @@ def _of_file(path: Path) -> ModuleType:
         del sys.modules[name]
         raise
     return module
-
-
-def _short_hash(path: Path) -> str:
-    return hashlib.sha256(str(path).encode()).hexdigest()[:8]
