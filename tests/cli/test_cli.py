@@ -462,7 +462,7 @@ def test_the_live_display_says_that_it_compiles_and_when_it_is_done() -> None:
     assert "unknown until the first round finishes" in screen(progress_of(1, seconds_left=None))
 
 
-def test_the_time_left_never_rises_and_a_late_run_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_time_left_never_rises_unsaid_and_a_late_run_says_how_much_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     now, said = [0.0], list[str]()
     monkeypatch.setattr("pcpg.training.display.time", types.SimpleNamespace(monotonic=lambda: now[0]))
     display = Display(Console(file=io.StringIO()), "a run", said.append)
@@ -475,32 +475,23 @@ def test_the_time_left_never_rises_and_a_late_run_says_so(monkeypatch: pytest.Mo
     ]
     now[0] = 200.0
     display(progress_of(5, seconds_left=1700.0))
-    assert display.left == "taking longer than estimated"
+    assert display.left == "taking longer than estimated: about 28 min left"
+    now[0] = 300.0
+    display(progress_of(6, seconds_left=1600.0))
+    assert display.left == "at most 27 min left"
 
 
 def test_progress_says_whether_the_reward_was_met() -> None:
     display = Display(Console(file=io.StringIO(), force_terminal=True), "a run")
-    for step, returns in enumerate(([0.0, 0.0], [0.0, 0.0]), start=1):
-        display(
-            progress_of(
-                step,
-                records=[
-                    {"seed": at, "env_steps": 10, "return": r, "phase": "explore"} for at, r in enumerate(returns)
-                ],
-            )
-        )
-    assert display.reward == "reward not met yet"
-    display(progress_of(3, records=[{"seed": 0, "env_steps": 12_000, "return": 0.5, "phase": "explore"}]))
-    assert display.reward == "reward met by 1 of 2 seeds, first after 12k steps"
-
-
-def test_what_a_learner_knows_of_its_reward_is_told_as_it_is() -> None:
-    display = Display(Console(file=io.StringIO(), force_terminal=True), "a run")
-    known = {"seed": 0, "env_steps": 900, "return": None, "phase": "explore", "met": 0, "met_at": -1}
-    display(progress_of(1, records=[known]))
-    assert display.reward == "reward not met yet"
-    display(progress_of(2, records=[known | {"env_steps": 2600, "return": 99.0, "met": 2, "met_at": 2100}]))
-    assert display.reward == "reward met, first after 2.1k steps", "in its first round with a return"
+    for met, said in (
+        ({}, ""),  # nothing is known, or nothing is paid
+        ({0: None, 1: None}, "reward not met yet"),
+        ({0: 12_000, 1: None}, "reward met by 1 of 2 seeds, first after 12k steps"),
+        ({0: 12_000, 1: 2100}, "reward met, first after 2.1k steps"),
+        ({0: 0}, "reward met"),  # in the data that were given
+    ):
+        display(progress_of(1, met=met))
+        assert display.reward == said
 
 
 def test_a_baseline_shows_no_cover() -> None:

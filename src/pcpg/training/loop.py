@@ -21,7 +21,7 @@ from pcpg.runs.arrays import write_arrays
 from pcpg.runs.errors import MemoryFull
 from pcpg.runs.folder import RunFolder
 from pcpg.runs.loggers import opened
-from pcpg.runs.metrics import JsonLines, Logger, read_metrics, repaired
+from pcpg.runs.metrics import FirstReward, JsonLines, Logger, read_metrics, repaired
 from pcpg.state import NonFinite, SeedState
 from pcpg.training.compile_cache import enable_compile_cache
 from pcpg.training.exploit import make_run_env
@@ -56,6 +56,7 @@ class Progress(NamedTuple):
     spent: float | None = None  # the share of the budget that is used, where there is one
     policies: Mapping[int, Any] = {}  # the network of each seed's newest policy
     env: Any = None  # the environment of the run
+    met: Mapping[int, int | None] = {}  # by seed, the steps at which it first met its reward; None: not yet
 
 
 class Trained(NamedTuple):
@@ -178,7 +179,10 @@ class _Loop:
         self.timings.truncate_to(step)
         self.loggers: tuple[Logger, ...] = (self.metrics,)
         self.observer = observer
-        self.latest = {record["seed"]: record for record in read_metrics(folder.metrics)}
+        self.latest: dict[int, Json] = {}
+        self.rewards = {state.seed: FirstReward() for state in self.states}
+        for record in read_metrics(folder.metrics):
+            self._note(record)
         self.began = time.perf_counter()
         self.compiled_before = 0, 0.0
         self.compiled_before = self._compiled()
@@ -246,7 +250,7 @@ class _Loop:
             why = None if state.is_done else self.budget.why_over(state.ledger)
             self.states[index] = state if why is None else self.agent.stopped(state, why)
             record = {"step": self.step} | report.metrics
-            self.latest[state.seed] = record
+            self._note(record)
             for logger in self.loggers:
                 logger.write(record)
             if report.part is not None:
@@ -262,6 +266,10 @@ class _Loop:
         if self._has_updated:  # the first round of PC-PG has no updates: nothing to go by
             self.recent.append(self._seconds() - began)
         self._report_progress()
+
+    def _note(self, record: Json) -> None:
+        self.latest[record["seed"]] = record
+        self.rewards[record["seed"]].note(record)
 
     def _leave_behind(self, results: Sequence[object]) -> None:
         """Report the seeds that failed in a round; raise if none is left."""
@@ -287,11 +295,13 @@ class _Loop:
         if spent is not None and self.budget.limits.seconds and seconds_left is not None:
             seconds_left = min(seconds_left, max(0.0, self.budget.limits.seconds * (1 - spent)))
         policies = {state.seed: state.policy for state in going}
+        met = {seed: one.at for seed, one in self.rewards.items() if one.usual is not None}
         progress = Progress(
             *(self.step, self.step + left, records, env_steps, self._seconds(), seconds_left, self._has_updated),
             spent=spent,
             policies=policies,
             env=self.agent.env,
+            met={} if self.agent.env.is_reward_free else met,
         )
         self.is_stopped |= self.observer(progress) is False
 
