@@ -29,6 +29,9 @@ class Verdict(NamedTuple):
     advice: str
     command: str
 
+    def __repr__(self) -> str:
+        return str(self)  # as a notebook shows it
+
     def __str__(self) -> str:
         ahead = [f"Next: {self.advice}: {self.command}"] if self.command else []
         return "\n".join([*self.said, *ahead])

@@ -134,9 +134,11 @@ class FirstReward:
     is_told: bool = False  # whether any report said what episodes earned
     usual: float | None = None  # the return of an episode without reward; None: no return is usual
     at: int | None = None  # steps after the first round that met it; None: none has
+    last: Json = dataclasses.field(default_factory=dict)  # the newest report
 
     def note(self, record: Json) -> "FirstReward":
         """Take the next report into account."""
+        self.last = record
         if "met_at" in record:  # the learner knows it
             self.is_told, self.usual = True, 0.0
             self.at = record["met_at"] if record["met_at"] >= 0 else None

@@ -179,10 +179,9 @@ class _Loop:
         self.timings.truncate_to(step)
         self.loggers: tuple[Logger, ...] = (self.metrics,)
         self.observer = observer
-        self.latest: dict[int, Json] = {}
-        self.rewards = {state.seed: FirstReward() for state in self.states}
+        self.told = {state.seed: FirstReward() for state in self.states}
         for record in read_metrics(folder.metrics):
-            self._note(record)
+            self.told[record["seed"]].note(record)
         self.began = time.perf_counter()
         self.compiled_before = 0, 0.0
         self.compiled_before = self._compiled()
@@ -250,7 +249,7 @@ class _Loop:
             why = None if state.is_done else self.budget.why_over(state.ledger)
             self.states[index] = state if why is None else self.agent.stopped(state, why)
             record = {"step": self.step} | report.metrics
-            self._note(record)
+            self.told[state.seed].note(record)
             for logger in self.loggers:
                 logger.write(record)
             if report.part is not None:
@@ -266,10 +265,6 @@ class _Loop:
         if self._has_updated:  # the first round of PC-PG has no updates: nothing to go by
             self.recent.append(self._seconds() - began)
         self._report_progress()
-
-    def _note(self, record: Json) -> None:
-        self.latest[record["seed"]] = record
-        self.rewards[record["seed"]].note(record)
 
     def _leave_behind(self, results: Sequence[object]) -> None:
         """Report the seeds that failed in a round; raise if none is left."""
@@ -287,21 +282,20 @@ class _Loop:
         seconds_left = left * sum(self.recent) / len(self.recent) if self.recent else None
         sizes = {state.seed: self.agent.policies(state) for state in self.states}
         records = [
-            ({} if sizes[seed] is None else {"policies": sizes[seed]}) | self.latest[seed]
-            for seed in sorted(self.latest)
+            ({} if sizes[seed] is None else {"policies": sizes[seed]}) | told.last
+            for seed, told in sorted(self.told.items())
+            if told.last
         ]
         env_steps = self._env_steps() - self.steps_before
         spent = max((self.budget.spent(state.ledger) for state in going), default=1.0) if self.budget.is_set else None
         if spent is not None and self.budget.limits.seconds and seconds_left is not None:
             seconds_left = min(seconds_left, max(0.0, self.budget.limits.seconds * (1 - spent)))
         policies = {state.seed: state.policy for state in going}
-        met = {seed: one.at for seed, one in self.rewards.items() if one.usual is not None}
+        told = {} if self.agent.env.is_reward_free else self.told
+        met = {seed: one.at for seed, one in told.items() if one.usual is not None}
         progress = Progress(
             *(self.step, self.step + left, records, env_steps, self._seconds(), seconds_left, self._has_updated),
-            spent=spent,
-            policies=policies,
-            env=self.agent.env,
-            met={} if self.agent.env.is_reward_free else met,
+            *(spent, policies, self.agent.env, met),
         )
         self.is_stopped |= self.observer(progress) is False
 
