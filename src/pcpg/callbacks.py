@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import gymnasium
 
 
-ELSEWHERE = {
+_ELSEWHERE = {
     "EvalCallback": "pcpg.callbacks.Evaluate(make_env, every=10, episodes=5)",
     "StopTrainingOnRewardThreshold": "until=475.0 of pcpg.train, or pcpg.callbacks.Evaluate(make_env, until=475.0)",
     "StopTrainingOnNoModelImprovement": "pcpg.callbacks.StopWhenStuck(5)",
@@ -31,7 +31,7 @@ ELSEWHERE = {
 
 
 def __getattr__(name: str) -> object:
-    raise missing("module 'pcpg.callbacks'", name, ELSEWHERE, ["Evaluate", "StopWhenStuck"])
+    raise missing("module 'pcpg.callbacks'", name, _ELSEWHERE, ["Evaluate", "StopWhenStuck"])
 
 
 class Evaluated(NamedTuple):
