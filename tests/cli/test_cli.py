@@ -11,11 +11,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from rich.console import Console
 
 from pcpg.algorithms import ALGORITHMS
-from pcpg.cli.display import shade
+from pcpg.cli.display import shade, visits_table
 from pcpg.cli.main import main
 from pcpg.cli.train import start_in
 from pcpg.run_config import RunConfig
@@ -109,6 +110,22 @@ def test_show_answers_with_the_visits_of_every_policy(cli: Cli, run: Path) -> No
     assert 0.5 < result["covered"] <= 1.0
     table = cli("show", run, "--seed", 4)
     assert "Visits of the cover, seed 4" in table.out and "lock 0" in table.out and "█" in table.out
+
+
+def test_show_begins_with_the_heaviest_policies_and_sums_up_the_rest() -> None:
+    weights = np.array([0.0, 0.1, 0.6, 0.0001, 0.2999])
+    grid, counts = types.SimpleNamespace(size=0, rows=(), panels=()), np.zeros((5, 0))
+    visits: Any = types.SimpleNamespace(seed=0, covered=0.0, grid=grid, weights=weights, counts=counts)
+    visits.returns, visits.mixture = np.array([0.0, 0.0, 0.5, 1.0, 0.0]), np.zeros(0)
+    shown = io.StringIO()
+    Console(file=shown, width=100).print(visits_table(visits, most=12))
+    rows = [line.split("│")[1].strip() for line in shown.getvalue().splitlines() if line.startswith("│")]
+    assert rows == ["2", "4", "1", "2 more", "cover"] and "0.00 to 1.00" in shown.getvalue()
+
+
+def test_verify_of_a_whole_folder_is_one_line(cli: Cli, run: Path) -> None:
+    answer = cli("verify", run)
+    assert re.fullmatch(r".*: intact \(\d+ files\)\n", answer.out) and not answer.err
 
 
 def test_show_draws_a_picture(cli: Cli, run: Path) -> None:
@@ -253,7 +270,7 @@ LOCK = "CombinationLock-v0"
         (("train", LOCK, "--config", "absent.json"), "--config absent.json: missing"),
         (("train", LOCK, "more"), "Unrecognized options: more"),
         (("train", LOCK, "--ppo.lr", "1e-3"), "did you mean --ppo.learning-rate for --ppo.lr?"),
-        (("train", LOCK, "--budget", "1000"), "did you mean --steps for --budget?"),
+        (("train", LOCK, "--budget", "1000"), "here: --steps"),
         (("train", LOCK, "--sedes", "3"), "did you mean --seeds for --sedes?"),
         (("train", "gymnasium:ALE/Pong-v5"), "pip install 'pcpg[atari]'"),
         (("train", "gymnasium:Nothing-like-it-v0"), "gymnasium:my_package:Nothing-like-it-v0"),

@@ -137,6 +137,8 @@ def _end(run: RunData) -> str:
 
 def _certainty(run: RunData) -> str:
     many = len(run.seeds)
+    if run.summary is None:
+        return ""  # it goes on
     if many == 1 and run.source:
         return "Only one seed: results may vary."
     if many == 1:

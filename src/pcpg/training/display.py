@@ -193,7 +193,7 @@ def status(progress: "Progress", left: float | None = None) -> str:
         return "compiling: once for these settings, then cached for later runs"
     if progress.seconds_left is None:
         return "time left: unknown until the first round finishes"
-    return f"at most {duration(progress.seconds_left if left is None else left)} left"
+    return f"at most {duration(max(1.0, progress.seconds_left if left is None else left))} left"
 
 
 def newest(progress: "Progress") -> dict[str, str]:
