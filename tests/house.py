@@ -27,7 +27,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "features": GROUND,
     "policies": GROUND,
     "cover": GROUND,
-    "config": set(),
+    "other_names": set(),
+    "config": {"other_names"},
     "state": {"config"},
     "budget": {"config", "state"},
     "engine": ROOMS,
@@ -43,11 +44,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     "presets": PROTOCOL | {"algos"},  # settings for the paper's environments
     "run_config": TRAINING | {"elsewhere"},
     "training": TRAINING,
-    "elsewhere": {"config"},
+    "elsewhere": {"config", "other_names"},
     "policy": GROUND | {"elsewhere"},
     "portable": GROUND | {"policy", "runs"},
     "run": TRAINING | {"policy", "elsewhere", "reports"},
-    "callbacks": TRAINING | {"policy"},
+    "callbacks": TRAINING | {"policy", "elsewhere"},
     "settings": set(),  # types
     "api": TRAINING | {"run", "policy", "elsewhere", "settings"},
     "pcpg": TRAINING | {"run", "callbacks", "api", "elsewhere", "reports", "settings"},  # the public names
@@ -55,7 +56,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "play": GROUND | {"runs", "run", "api", "training", "reports"},
     "hub": TRAINING | {"policy", "reports", "run"},
     "theory": set(),  # the lazy alias of pcpg_theory
-    "cli": TRAINING | {"pcpg", "api", "run", "reports", "play", "elsewhere"},
+    "cli": TRAINING | {"other_names", "pcpg", "api", "run", "reports", "play", "elsewhere"},
     "__main__": {"cli"},
 }
 PACKAGES_BELOW = {"pcpg": set(), "pcpg_theory": {"pcpg"}, "pcpg_lab": {"pcpg", "pcpg_theory"}}

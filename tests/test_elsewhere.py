@@ -33,7 +33,7 @@ WRONG_CALLS = [
     (dict(env=CART, algo="sac", ent_coef="auto"), 'config={"learn": {"entropy": ...}}'),
     (dict(env=CART, algo="sac", tau=0.005), 'config={"learn": {"tau": ...}}'),
     (dict(env=CART, algo="sac", gradient_steps=1), 'config={"learn": {"updates": ...}}'),
-    (dict(env=CART, algo="pcpg-replay", learning_rate=1e-3), "nothing, this algorithm has no such setting"),
+    (dict(env=CART, algo="pcpg-replay", learning_rate=1e-3), "; this algorithm has no such setting"),
     (dict(env=CART, n_epochs=4), '{"num_epochs": ...}'),
     (dict(env=CART, num_steps=128), '{"num_episodes": ...}'),
     (dict(env=CART, clip_range=0.1), '{"clip_eps": ...}'),

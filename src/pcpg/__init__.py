@@ -66,7 +66,7 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module(f"pcpg.{name}")
     from pcpg.elsewhere import LEARNERS, missing
 
-    raise missing("module 'pcpg'", name, LEARNERS, _HOME_OF)
+    raise missing("module 'pcpg'", name, LEARNERS, [*_HOME_OF, *_MODULES])
 
 
 def __dir__() -> list[str]:

@@ -98,11 +98,13 @@ NO_BUDGET = Budget()
 # Parsing.
 
 
-def read_steps(given: int | str) -> tuple[int, bool]:
-    """A number of steps, as in 500k, 1M, 2.5M or 200_000, and whether it is to be added (+500k) to what there is."""
+def read_steps(given: float | str) -> tuple[int, bool]:
+    """A number of steps, as in 500k, 1M, 1e6 or 200_000, and whether it is to be added (+500k) to what there is."""
+    if isinstance(given, float) and given.is_integer():
+        given = int(given)  # 1e6
     if isinstance(given, int) and not isinstance(given, bool):
         given = str(given)
-    found = re.fullmatch(r"(\+?)([\d_,]*\.?\d+)([kKmMgGbB]?)", str(given).strip(), re.ASCII)
+    found = re.fullmatch(r"(\+?)([\d_,]*\.?\d+(?:[eE]\+?\d)?)([kKmMgGbB]?)", str(given).strip(), re.ASCII)
     number = float(re.sub("[_,]", "", found[2])) if found else 0.0
     scale = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "b": 10**9}[found[3].lower() if found else ""]
     if found is None or round(number * scale) < 1 or (scale == 1 and number % 1):
@@ -129,7 +131,7 @@ def too_little(steps: int, needed: int) -> ConfigError:
     return ConfigError(f"a budget of {steps:,} steps is too small for this environment: use at least {needed:,}")
 
 
-def limits_of(steps: int | str | None, time: float | str | None, until: float | None) -> Limits:
+def limits_of(steps: float | str | None, time: float | str | None, until: float | None) -> Limits:
     """The limits of a new run, from user input."""
     number, more = (0, False) if steps is None else read_steps(steps)
     seconds, longer = (0.0, False) if time is None else read_time(time)

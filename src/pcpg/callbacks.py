@@ -11,11 +11,27 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from pcpg.elsewhere import missing
 from pcpg.policy import Policy
 from pcpg.training.loop import Progress
 
 if TYPE_CHECKING:
     import gymnasium
+
+
+_ELSEWHERE = {
+    "EvalCallback": "pcpg.callbacks.Evaluate(make_env, every=10, episodes=5)",
+    "StopTrainingOnRewardThreshold": "until=475.0 of pcpg.train, or pcpg.callbacks.Evaluate(make_env, until=475.0)",
+    "StopTrainingOnNoModelImprovement": "pcpg.callbacks.StopWhenStuck(5)",
+    "BaseCallback": "any function of a Progress, as observer=",
+    "CheckpointCallback": "nothing: every round is saved in the run folder",
+    "CallbackList": "observer=[one, another]",
+}
+"""Callbacks of Stable-Baselines3, and what does the same here."""
+
+
+def __getattr__(name: str) -> object:
+    raise missing("module 'pcpg.callbacks'", name, _ELSEWHERE, ["Evaluate", "StopWhenStuck"])
 
 
 class Evaluated(NamedTuple):

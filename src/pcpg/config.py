@@ -18,6 +18,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+from pcpg.other_names import OTHER_NAMES
+
 Json = dict[str, Any]
 """A JSON object, such as the config of a run, a report, or a summary."""
 
@@ -49,33 +51,10 @@ def nearest(word: str, choices: Iterable[str], *, cutoff: float = 0.0) -> str | 
     return by_folded[matches[0]] if matches else None
 
 
-OTHER_NAMES = {
-    "lr": "learning_rate",
-    "ent_coef": "entropy_coef",
-    "vf_coef": "value_coef",
-    "clip_range": "clip_eps",
-    "n_epochs": "num_epochs",
-    "batch_size": "minibatch_size",
-    "net_arch": "hidden",
-    "n_envs": "num_envs",
-    "budget": "steps",
-    "timesteps": "steps",
-    "total_timesteps": "steps",
-    "total_steps": "steps",
-    "num_steps": "steps",
-    "max_time": "time",
-    "algorithm": "algo",
-    "output": "out",
-    "policies": "max_policies",
-    "rounds": "num_rounds",
-}
-"""Names of settings in other libraries, and their names here."""
-
-
 def meant(word: str, names: Iterable[str]) -> str | None:
     """The likely meaning of a wrong dotted name: another library's name, the same last part, or similar letters."""
     names, (part, _, last) = list(names), word.rpartition(".")
-    same = [name for name in names if name.rpartition(".")[2] == OTHER_NAMES.get(last, last)]
+    same = [name for name in names if name.rpartition(".")[2] in OTHER_NAMES.get(last.casefold(), (last,))]
     here = [name for name in same if part and name.startswith(f"{part}.")]
     return (here or same or [nearest(word, names, cutoff=0.6)])[0]
 
@@ -201,7 +180,7 @@ NOUNS: dict[Any, str] = {
     Callable: "a function",
     Sequence: "a list",
     Iterable: "a list",
-    types.NoneType: "none",
+    types.NoneType: "None",
 }
 
 
@@ -232,7 +211,7 @@ def check_type(kind: object, value: object, where: str) -> Any:
             raise ConfigError(f"{where} must have {len(items)} entries, got {value!r}")
         return tuple(check_type(item, one, where) for item, one in zip(items, value, strict=True))
     if origin is types.NoneType and value is not None:
-        raise ConfigError(f"{where} must be none, got {value!r}")
+        raise ConfigError(f"{where} must be None, got {value!r}")
     if origin is float and isinstance(value, int) and not isinstance(value, bool):
         value = float(value)
     if origin in NOUNS and (not isinstance(value, origin) or (isinstance(value, bool) and origin is not bool)):
@@ -253,12 +232,39 @@ def checked(function: Call) -> Call:
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         kinds = typing.get_type_hints(function)
+        refuse_unknown(function, kwargs)
         for name, value in inspect.signature(function).bind(*args, **kwargs).arguments.items():
             if name in kinds:  # else `self`, or keywords of any name
                 _check_argument(kinds[name], value, name)
         return function(*args, **kwargs)
 
     return typing.cast(Call, call)
+
+
+def hinted(function: Call) -> Call:
+    """The function, whose unknown keywords are refused with the nearest; for those that are called at every step."""
+
+    @functools.wraps(function)
+    def call(*args: object, **kwargs: object) -> object:
+        try:
+            return function(*args, **kwargs)
+        except TypeError:
+            refuse_unknown(function, kwargs)
+            raise
+
+    return typing.cast(Call, call)
+
+
+def refuse_unknown(function: Callable[..., object], names: Iterable[str]) -> None:
+    """Refuse keywords that a function does not have, and name the nearest."""
+    known = inspect.signature(function).parameters
+    if any(one.kind is one.VAR_KEYWORD for one in known.values()):
+        return
+    for name in names:
+        if name not in known:
+            near = meant(name, [one for one in known if one != "self"])
+            hint = f"; did you mean {near!r}?" if near else ""
+            raise TypeError(f"{function.__name__}() has no argument {name!r}{hint}")
 
 
 def _check_argument(kind: object, value: object, name: str) -> None:
@@ -268,8 +274,17 @@ def _check_argument(kind: object, value: object, name: str) -> None:
         if os.PathLike in map(_origin, kinds) and isinstance(value, str) and "\0" in value:
             raise ConfigError(f"{name} must be a path, which has no NUL character, got {value!r:.80}")
         return
-    nouns = [NOUNS.get(_origin(one), "none") for one in kinds]
-    raise ConfigError(f"{name} must be {' or '.join(dict.fromkeys(nouns[::-1]))}, got {value!r:.80}")
+    *nouns, last = dict.fromkeys(_noun(_origin(one)) for one in sorted(kinds, key=_is_none))
+    said = f"{', '.join(nouns)} or {last}" if nouns else last
+    raise ConfigError(f"{name} must be {said}, got {value!r:.80}")
+
+
+def _noun(kind: object) -> str:
+    return NOUNS.get(kind, f"a {getattr(kind, '__name__', kind)}")
+
+
+def _is_none(kind: object) -> bool:
+    return kind is types.NoneType
 
 
 def allows(kind: Any, value: object) -> bool:

@@ -4,6 +4,7 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping
 
 from pcpg.config import ConfigError, nearest
+from pcpg.other_names import OTHER_NAMES
 
 SETTINGS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("learning_rate", "lr"), ("learning_rate",)),
@@ -43,7 +44,7 @@ def in_python(path: str) -> str:
     return f"config={inner}"
 
 
-NO_SETTING = "nothing, this algorithm has no such setting"
+NO_SETTING = "nothing: this algorithm has no such setting"
 STEPS, OUT, SEED = (
     ("total_steps=500_000", "--steps 500k"),
     ('out="runs/mine"', "--out runs/mine"),
@@ -60,6 +61,15 @@ FIXED = ("nothing: it is fixed here", "nothing: it is fixed here")
 TARGETS = ('nothing: targets move by config={"learn": {"tau": ...}}', "nothing: targets move by --learn.tau")
 KEPT = ('nothing: algo="pcpg-replay", "pcpg-deep" or "sac" keep all data', "nothing: --algo sac keeps all data")
 VIDEO = ("run.video() afterwards", "pcpg video RUN afterwards")
+SAVED = ("nothing: every round is saved in the run folder", "nothing: every round is saved in the run folder")
+RESUME = ("pcpg.resume(folder)", "pcpg resume RUN")
+NEW = (
+    "nothing: runs are never overwritten, choose another out=",
+    "nothing: runs are never overwritten, choose another --out",
+)
+NORMALISED = ('config={"ppo": {"normalise_observations": True}}', "--ppo.normalise-observations")
+WRAPPED = ("a function that wraps it: pcpg.train(lambda: Wrapper(Env()))", "a function that wraps it, as FILE.py:NAME")
+SEARCH = ("pcpg tune (docs/how-to/tune.md)", "pcpg tune PLAN")
 
 NAMES: dict[str, tuple[str, str]] = {
     **dict.fromkeys(("total_timesteps", "timesteps", "num_timesteps", "n_timesteps", "steps"), STEPS),
@@ -72,9 +82,17 @@ NAMES: dict[str, tuple[str, str]] = {
     **dict.fromkeys(("track", "wandb", "wandb_project_name", "wandb_entity"), ('loggers=["wandb"]', "--log wandb")),
     **dict.fromkeys(("callback", "callbacks", "eval_env", "eval_freq", "n_eval_episodes", "log_interval"), WATCH),
     **dict.fromkeys(("reward_threshold", "target_reward", "stop_reward"), UNTIL),
-    **dict.fromkeys(
-        ("save_path", "log_dir", "output", "run_dir", "exp_name", "run_name", "save_freq", "save_model"), OUT
-    ),
+    **dict.fromkeys(("save_path", "log_dir", "log_folder", "output", "run_dir", "exp_name", "run_name", "f"), OUT),
+    **dict.fromkeys(("save_freq", "save_model", "checkpoint_freq"), SAVED),
+    **dict.fromkeys(("resume", "load", "trained_agent", "i", "load_path"), RESUME),
+    **dict.fromkeys(("overwrite", "force"), NEW),
+    **dict.fromkeys(("normalize", "vec_normalize"), NORMALISED),
+    **dict.fromkeys(("wrapper", "env_wrapper", "wrapper_class", "frame_stack"), WRAPPED),
+    **dict.fromkeys(("optimize_hyperparameters", "optimize"), SEARCH),
+    **dict.fromkeys(("hyperparams", "hyperparameters"), ("config={...}", "--config FILE")),
+    **dict.fromkeys(("vec_env", "vec_env_cls", "num_cpus"), ("workers=8", "--workers 8")),
+    **dict.fromkeys(("max_episode_steps", "episode_length", "max_steps"), ("max_steps=200", "--env.max-steps 200")),
+    "render": ("run.video() afterwards", "pcpg video RUN afterwards"),
     **dict.fromkeys(("buffer_size", "learning_starts", "replay_buffer_class", "replay_buffer_kwargs"), KEPT),
     **dict.fromkeys(("action_noise", "use_sde", "exploration_fraction", "exploration_final_eps"), NOISE),
     **dict.fromkeys(("start_e", "end_e", "exploration_initial_eps"), NOISE),
@@ -101,14 +119,19 @@ LEARNERS = {
     "DQN": "pcpg.train(env), which chooses an algorithm",
     **dict.fromkeys(("make_vec_env", "DummyVecEnv", "SubprocVecEnv"), "pcpg.train(env, num_envs=16, workers=4)"),
     **dict.fromkeys(("evaluate_policy", "evaluate"), "run.evaluate(episodes=100)"),
-    **dict.fromkeys(("check_env",), "pcpg.check_environment(env)"),
+    "check_env": "pcpg.check_environment(env)",
+    **dict.fromkeys(("Env", "env", "make_env"), "gymnasium.Env; pcpg.make(id) makes those of this library"),
+    **dict.fromkeys(("EvalCallback", "BaseCallback", "CheckpointCallback"), "observer=... of pcpg.train"),
+    **dict.fromkeys(("wrappers", "Monitor", "VecNormalize", "VecFrameStack"), WRAPPED[0]),
     **dict.fromkeys(("learn", "fit"), 'pcpg.train(env), or pcpg.resume(folder, total_steps="+500k")'),
 }
 """Names that are asked for in `pcpg` itself."""
 
 COMMANDS = {
     **dict.fromkeys(("learn", "fit", "run", "start"), "train"),
-    **dict.fromkeys(("enjoy", "eval", "test", "evaluate_policy"), "evaluate"),
+    **dict.fromkeys(("enjoy", "eval", "test", "predict", "evaluate_policy"), "evaluate"),
+    **dict.fromkeys(("info", "describe", "inspect"), "look"),
+    **dict.fromkeys(("optimize", "hyperparams", "search"), "tune"),
     **dict.fromkeys(("play", "render", "record", "watch_policy"), "video"),
     **dict.fromkeys(("plot", "plot_train", "tensorboard", "results"), "report"),
     **dict.fromkeys(("continue", "load"), "resume"),
@@ -123,7 +146,9 @@ OF_A_RUN = {
     **dict.fromkeys(("learn", "train", "resume", "fit"), 'pcpg.resume(run, total_steps="+500k")'),
     **dict.fromkeys(("predict", "get_action", "compute_single_action", "act"), "run.policy.act(observation)"),
     **dict.fromkeys(("load", "restore", "set_parameters"), "pcpg.load(folder)"),
-    **dict.fromkeys(("returns", "rewards", "metrics", "history", "results"), "run.summary, or run.report()"),
+    **dict.fromkeys(("returns", "rewards", "metrics", "history", "results", "plot"), "run.summary, or run.report()"),
+    **dict.fromkeys(("mean_return", "mean_reward", "ep_rewards"), "run.evaluate(episodes=100).mean_return"),
+    **dict.fromkeys(("best_model", "best_policy"), "run.best_policies[0]"),
     **dict.fromkeys(("get_env", "environment"), "run.env"),
     **dict.fromkeys(("model", "network", "q_net", "actor"), "run.policy.network"),
 }
@@ -152,7 +177,7 @@ def refuse_elsewhere(
     `own` are the keywords of the call, `declared` the options that the environment says it has, `settings` the dotted
     names of what can be set for the algorithm.
     """
-    settings = list(settings)
+    settings, own = list(settings), list(own)
     for name in names:
         if name in declared:
             continue
@@ -160,9 +185,15 @@ def refuse_elsewhere(
             path = setting(name, settings)
             said = in_python(path) if path else NO_SETTING
         else:
-            said = NAMES[name][0] if name in NAMES else nearest(name, own, cutoff=0.8)
+            same = next((one for one in OTHER_NAMES.get(name, ()) if one in own), None)
+            said = NAMES[name][0] if name in NAMES else same or nearest(name, own, cutoff=0.8)
         if said:
-            raise ConfigError(f"{call}() has no argument {name!r}; here: {said}")
+            raise ConfigError(f"{call}() has no argument {name!r}; {hint_of(said)}")
+
+
+def hint_of(said: str) -> str:
+    """An entry of the tables in a sentence: what to write here, or why nothing is needed."""
+    return said.removeprefix("nothing: ") if said.startswith("nothing: ") else f"here: {said}"
 
 
 def own_keywords(function: Callable[..., object]) -> list[str]:
@@ -185,4 +216,4 @@ def flag_elsewhere(name: str, settings: Iterable[str]) -> str | None:
 def missing(owner: str, name: str, known: Mapping[str, str], own: Iterable[str]) -> AttributeError:
     """The error of an attribute that is not there, with what says the same here."""
     hint = known.get(name) or nearest(name, own, cutoff=0.7)
-    return AttributeError(f"{owner} has no attribute {name!r}" + (f"; here: {hint}" if hint else ""))
+    return AttributeError(f"{owner} has no attribute {name!r}" + (f"; {hint_of(hint)}" if hint else ""))

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from pcpg.config import ConfigError, Json
+from pcpg.config import ConfigError, Json, hinted
 from pcpg.elsewhere import OF_A_POLICY, missing
 from pcpg.envs.host import HostEnvironment
 from pcpg.envs.options import load
@@ -29,6 +29,7 @@ class Policy:
     network: Any
     env: Environment
 
+    @hinted
     def act(self, observation: object, *, greedy: bool = False, seed: int | None = None) -> Any:
         """An action for one observation, as the environment takes it: the likeliest, or a sample.
 

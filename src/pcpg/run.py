@@ -277,10 +277,12 @@ class Run:
         """What came out, in sentences, and a command to try next."""
         return verdict(read_run(self.path))
 
+    @checked
     def report(self, out: str | os.PathLike[str] | None = None) -> Path:
         """Write the report as one HTML page, by default report.html in the run folder; its path."""
         return write_report([self.path], out, [load(PORTRAIT)(self)])[0]
 
+    @checked
     def video(
         self,
         out: str | os.PathLike[str] = "video.gif",
@@ -295,6 +297,7 @@ class Run:
         """Record episodes of a seed's policy as a .gif, or an .mp4 with the extra `video`; the path."""
         return load(VIDEO)(self, Path(out), seed, best, episodes, greedy, fps, max_frames)
 
+    @checked
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Copy the run folder, which is always complete, to a new place; its path."""
         target = Path(path).absolute()

@@ -60,12 +60,7 @@ class RunConfig:
         for name, kind in typing.get_type_hints(RunConfig).items():
             if name not in ("agent", "limits"):
                 check_type(kind, getattr(self, name), name)
-        if self.seeds < 1:
-            raise ConfigError(f"seeds must be at least 1, got {self.seeds}")
-        if self.seeds > MAX_SEED:
-            raise ConfigError(f"seeds must be at most {MAX_SEED}, got {self.seeds}")
-        if not 0 <= self.seed <= MAX_SEED - self.seeds + 1:
-            raise ConfigError(f"seed must lie between 0 and {MAX_SEED - self.seeds + 1}, got {self.seed}")
+        check_seeds(self.seeds, self.seed)
         if self.lanes < 0:
             raise ConfigError(f"lanes must be 0 (by the device) or more, got {self.lanes}")
         if self.feature_seed < 0:
@@ -189,11 +184,22 @@ MOST_LOOKED_AT = 250_000
 """Limits on observation entries and actions for a look: beyond them its data would not fit."""
 
 
+def check_seeds(seeds: int, seed: int) -> None:
+    """Refuse seeds that do not exist."""
+    if seeds < 1:
+        raise ConfigError(f"seeds must be at least 1, got {seeds}: it is how many, and seed is the first")
+    if seeds > MAX_SEED:
+        raise ConfigError(f"seeds must be at most {MAX_SEED}, got {seeds}")
+    if not 0 <= seed <= MAX_SEED - seeds + 1:
+        raise ConfigError(f"seed must lie between 0 and {MAX_SEED - seeds + 1}, got {seed}")
+
+
 def chosen_by_a_look(env: str, env_options: Mapping[str, object], limits: Limits, seed: int = 0) -> Json:
     """The entries of a configuration for which a look decides, where the environment is all that was named.
 
     Compiled environments and those with a preset get no look and use `pcpg`.
     """
+    check_seeds(1, seed)
     if not is_on_host(env) or environment_preset(env).settings:
         return {"algo": DEFAULT}
     if not limits.steps and not limits.seconds:
@@ -294,6 +300,8 @@ def new_config(
     """The configuration of a new run; where only the environment was named, a look may choose it."""
     if env in POLICIES:
         raise ConfigError(f"the first argument is the environment, got {env!r}: networks follow from its spaces")
+    if env in ALGORITHMS:
+        raise ConfigError(f"the first argument is the environment, the second the algorithm: pcpg.train(env, {env!r})")
     if isinstance(algo, int):
         raise ConfigError(f"the second argument is the algorithm; steps are total_steps={algo}")
     check_choice("algorithm", algo, ["auto", *ALGORITHMS])

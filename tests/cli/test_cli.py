@@ -11,11 +11,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from rich.console import Console
 
 from pcpg.algorithms import ALGORITHMS
-from pcpg.cli.display import shade
+from pcpg.cli.display import shade, visits_table
 from pcpg.cli.main import main
 from pcpg.cli.train import start_in
 from pcpg.run_config import RunConfig
@@ -109,6 +110,22 @@ def test_show_answers_with_the_visits_of_every_policy(cli: Cli, run: Path) -> No
     assert 0.5 < result["covered"] <= 1.0
     table = cli("show", run, "--seed", 4)
     assert "Visits of the cover, seed 4" in table.out and "lock 0" in table.out and "█" in table.out
+
+
+def test_show_begins_with_the_heaviest_policies_and_sums_up_the_rest() -> None:
+    weights = np.array([0.0, 0.1, 0.6, 0.0001, 0.2999])
+    grid, counts = types.SimpleNamespace(size=0, rows=(), panels=()), np.zeros((5, 0))
+    visits: Any = types.SimpleNamespace(seed=0, covered=0.0, grid=grid, weights=weights, counts=counts)
+    visits.returns, visits.mixture = np.array([0.0, 0.0, 0.5, 1.0, 0.0]), np.zeros(0)
+    shown = io.StringIO()
+    Console(file=shown, width=100).print(visits_table(visits, most=12))
+    rows = [line.split("│")[1].strip() for line in shown.getvalue().splitlines() if line.startswith("│")]
+    assert rows == ["2", "4", "1", "2 more", "cover"] and "0.00 to 1.00" in shown.getvalue()
+
+
+def test_verify_of_a_whole_folder_is_one_line(cli: Cli, run: Path) -> None:
+    answer = cli("verify", run)
+    assert re.fullmatch(r".*: intact \(\d+ files\)\n", answer.out) and not answer.err
 
 
 def test_show_draws_a_picture(cli: Cli, run: Path) -> None:
@@ -253,7 +270,7 @@ LOCK = "CombinationLock-v0"
         (("train", LOCK, "--config", "absent.json"), "--config absent.json: missing"),
         (("train", LOCK, "more"), "Unrecognized options: more"),
         (("train", LOCK, "--ppo.lr", "1e-3"), "did you mean --ppo.learning-rate for --ppo.lr?"),
-        (("train", LOCK, "--budget", "1000"), "did you mean --steps for --budget?"),
+        (("train", LOCK, "--budget", "1000"), "here: --steps"),
         (("train", LOCK, "--sedes", "3"), "did you mean --seeds for --sedes?"),
         (("train", "gymnasium:ALE/Pong-v5"), "pip install 'pcpg[atari]'"),
         (("train", "gymnasium:Nothing-like-it-v0"), "gymnasium:my_package:Nothing-like-it-v0"),
@@ -462,7 +479,7 @@ def test_the_live_display_says_that_it_compiles_and_when_it_is_done() -> None:
     assert "unknown until the first round finishes" in screen(progress_of(1, seconds_left=None))
 
 
-def test_the_time_left_never_rises_and_a_late_run_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_time_left_never_rises_unsaid_and_a_late_run_says_how_much_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     now, said = [0.0], list[str]()
     monkeypatch.setattr("pcpg.training.display.time", types.SimpleNamespace(monotonic=lambda: now[0]))
     display = Display(Console(file=io.StringIO()), "a run", said.append)
@@ -475,32 +492,23 @@ def test_the_time_left_never_rises_and_a_late_run_says_so(monkeypatch: pytest.Mo
     ]
     now[0] = 200.0
     display(progress_of(5, seconds_left=1700.0))
-    assert display.left == "taking longer than estimated"
+    assert display.left == "taking longer than estimated: about 28 min left"
+    now[0] = 300.0
+    display(progress_of(6, seconds_left=1600.0))
+    assert display.left == "at most 27 min left"
 
 
 def test_progress_says_whether_the_reward_was_met() -> None:
     display = Display(Console(file=io.StringIO(), force_terminal=True), "a run")
-    for step, returns in enumerate(([0.0, 0.0], [0.0, 0.0]), start=1):
-        display(
-            progress_of(
-                step,
-                records=[
-                    {"seed": at, "env_steps": 10, "return": r, "phase": "explore"} for at, r in enumerate(returns)
-                ],
-            )
-        )
-    assert display.reward == "reward not met yet"
-    display(progress_of(3, records=[{"seed": 0, "env_steps": 12_000, "return": 0.5, "phase": "explore"}]))
-    assert display.reward == "reward met by 1 of 2 seeds, first after 12k steps"
-
-
-def test_what_a_learner_knows_of_its_reward_is_told_as_it_is() -> None:
-    display = Display(Console(file=io.StringIO(), force_terminal=True), "a run")
-    known = {"seed": 0, "env_steps": 900, "return": None, "phase": "explore", "met": 0, "met_at": -1}
-    display(progress_of(1, records=[known]))
-    assert display.reward == "reward not met yet"
-    display(progress_of(2, records=[known | {"env_steps": 2600, "return": 99.0, "met": 2, "met_at": 2100}]))
-    assert display.reward == "reward met, first after 2.1k steps", "in its first round with a return"
+    for met, said in (
+        ({}, ""),  # nothing is known, or nothing is paid
+        ({0: None, 1: None}, "reward not met yet"),
+        ({0: 12_000, 1: None}, "reward met by 1 of 2 seeds, first after 12k steps"),
+        ({0: 12_000, 1: 2100}, "reward met, first after 2.1k steps"),
+        ({0: 0}, "reward met"),  # in the data that were given
+    ):
+        display(progress_of(1, met=met))
+        assert display.reward == said
 
 
 def test_a_baseline_shows_no_cover() -> None:

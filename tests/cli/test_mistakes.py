@@ -1,6 +1,7 @@
 """Mistakes as people make them, written down by hand: one line that says what to do, and nothing left behind."""
 
 import importlib.util
+import re
 import shutil
 import sys
 from collections.abc import Callable
@@ -12,7 +13,9 @@ import numpy as np
 import pytest
 
 import pcpg
+from pcpg.budget import read_steps
 from pcpg.runs.errors import RunError
+from pcpg.runs.folder import differences
 
 LOCK = "CombinationLock-v0"
 OWN = """
@@ -140,6 +143,48 @@ COMMANDS: list[tuple[str, str]] = [
     ("hub export RUN", "did you mean 'pcpg.hub.export(run, folder) in Python'?"),
     ("look own.py:Grid --steps 1k", "Unrecognized options: --steps, 1k (see pcpg look --help)"),
     ("help verfy", "unknown command 'verfy'; did you mean 'verify'?"),
+    # habits of other libraries
+    ("train own", "did you mean 'own:NAME'"),
+    ("train own.Grid", "did you mean 'own:Grid'"),
+    ("train own/Grid", "did you mean 'own:Grid'"),
+    ("train gymnasium:own:Grid", "It is no id but a name in a module: own:Grid"),
+    ("train --env-id CartPole-v1", "the environment is the first word: pcpg train CartPole-v1"),
+    ("train PongNoFrameskip-v4", "did you mean 'gymnasium:ALE/Pong-v5'"),
+    ("train own.py:Grid --seed -1", "seed must lie between 0 and"),
+    ("train own.py:Grid --seeds 0 1 2", "got 0: it is how many, and seed is the first"),
+    (f"train {LOCK} --algo dqn", "did you mean 'sac'"),
+    (f"train {LOCK} --algo TD3", "did you mean 'sac'"),
+    (f"train {LOCK} --algo A2C", "did you mean 'ppo'"),
+    (f"train {LOCK} --hyperparams n_steps:512", "here: --config FILE"),
+    (f"train {LOCK} --env-kwargs render_mode:human", "here: --env.size 10"),
+    (f"train {LOCK} --vec-env subproc", "here: --workers 8"),
+    (f"train {LOCK} --render", "here: pcpg video RUN afterwards"),
+    (f"train {LOCK} --save-freq 1000", "1000; every round is saved in the run folder"),
+    (f"train {LOCK} --trained-agent old", "here: pcpg resume RUN"),
+    (f"train {LOCK} --resume", "here: pcpg resume RUN"),
+    (f"train {LOCK} -f logs", "here: --out runs/mine"),
+    (f"train {LOCK} -i model.zip", "here: pcpg resume RUN"),
+    (f"train {LOCK} --overwrite", "runs are never overwritten, choose another --out"),
+    (f"train {LOCK} --optimize-hyperparameters", "here: pcpg tune PLAN"),
+    (f"train {LOCK} --max-episode-steps 100", "here: --env.max-steps 200"),
+    (f"train {LOCK} --max-steps 100", "here: --env.max-steps 200"),
+    (f"train {LOCK} --frame-stack 4", "here: a function that wraps it, as FILE.py:NAME"),
+    (f"train {LOCK} --algo ppo --normalize", "here: --ppo.normalise-observations"),
+    (f"train {LOCK} --policy MlpPolicy", "MlpPolicy; networks follow from the spaces"),
+    (f"train {LOCK} --verbose 1", "1; progress goes to stderr"),
+    (f"train {LOCK} --algo ppo --ppo.n-steps 128", "did you mean --ppo.num-episodes"),
+    (f"train {LOCK} --algo ppo-rnd --bonus.int-coef 1", "did you mean --bonus.coef"),
+    (f"train {LOCK} --algo sac --learn.batch-size 64", "did you mean --learn.batch "),
+    ("evaluate RUN --n-eval-episodes 10", "here: --episodes"),
+    ("evaluate RUN --deterministic", "here: --greedy"),
+    ("evaluate RUN --render", "here: pcpg video RUN afterwards"),
+    ("video RUN --length 100", "here: --max-frames"),
+    ("video RUN -o x.gif", "here: --out"),
+    ("resume RUN --total-timesteps 100", "here: --steps"),
+    ("report RUN --out page.pdf", "a report is an .html file, got 'page.pdf'"),
+    ("predict RUN", "did you mean 'evaluate'"),
+    ("config RUN", "unknown command 'config'. Valid: train"),
+    ("tune own:Grid", "own:Grid: no such file; a plan is a .toml or a .py file"),
 ]
 
 
@@ -218,10 +263,11 @@ def without_license() -> Grid:
     raise RuntimeError("no license")
 
 
-CALLS: list[tuple[Callable[[pcpg.Run], Any], str]] = [
+PCPG: Any = pcpg  # whose types would refuse these calls as well
+CALLS: list[tuple[Callable[[Any], Any], str]] = [
     (lambda run: pcpg.train(Grid()), "reset"),
     (lambda run: pcpg.train(without_license), "no license"),
-    (lambda run: pcpg.train(LOCK, total_steps=0.5), "total_steps"),  # pyright: ignore
+    (lambda run: pcpg.train(LOCK, total_steps=0.5), "steps must be a number such as 500k"),
     (lambda run: pcpg.train(LOCK, total_steps="0.5"), "steps must be a number such as 500k"),
     (lambda run: pcpg.train(LOCK, out=__file__), "is a file"),
     (lambda run: pcpg.train(LOCK, "sac", config={"explore": {"updates": 5.0}}), "sac is the algorithm without it"),
@@ -231,6 +277,22 @@ CALLS: list[tuple[Callable[[pcpg.Run], Any], str]] = [
     (lambda run: run.policy.act([0.0]), "shape"),
     (lambda run: pcpg.hub.load("nowhere"), "missing"),
     (lambda run: pcpg.hub.load(run.path), "missing"),
+    # habits of other libraries
+    (lambda run: PCPG.train("ppo", LOCK), "the second the algorithm"),
+    (lambda run: PCPG.train(LOCK, "dqn"), "did you mean 'sac'"),
+    (lambda run: pcpg.train(LOCK, seed=-1), "seed must lie between 0 and"),
+    (lambda run: pcpg.train(LOCK, "ppo", config={"ppo": {"n_steps": 128}}), "did you mean 'num_episodes'"),
+    (lambda run: pcpg.train(Grid, max_episode_steps=100), "here: max_steps=200"),
+    (lambda run: pcpg.train(Grid, normalize=True), "normalise_observations"),
+    (lambda run: pcpg.exploit(run, total_steps=1000), "here: new_steps"),
+    (lambda run: PCPG.load(run.path, env=Grid()), "did you mean 'env_fn'"),
+    (lambda run: PCPG.resume(run, total_timesteps=1000), "did you mean 'total_steps'"),
+    (lambda run: PCPG.resume(Grid), "path must be a Run, text or a path, got"),
+    (lambda run: run.evaluate(n_eval_episodes=5), "did you mean 'episodes'"),
+    (lambda run: run.evaluate(5, deterministic=True), "did you mean 'greedy'"),
+    (lambda run: run.policy.act([0.0], deterministic=True), "did you mean 'greedy'"),
+    (lambda run: run.video(length=100), "did you mean 'max_frames'"),
+    (lambda run: run.report("page.pdf"), "a report is an .html file"),
 ]
 
 
@@ -243,6 +305,32 @@ def test_a_wrong_call_says_so_in_one_line(
         call(pcpg.load(run))
     assert "\n" not in str(caught.value) and not list(tmp_path.iterdir())
     shutil.rmtree(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "said"),
+    [
+        (pcpg, "wrappers", "a function that wraps it"),
+        (pcpg, "EvalCallback", "observer="),
+        (pcpg, "env", "gymnasium.Env"),
+        (pcpg.callbacks, "EvalCallback", "pcpg.callbacks.Evaluate"),
+        (pcpg.callbacks, "StopTrainingOnNoModelImprovement", "StopWhenStuck"),
+        (pcpg.callbacks, "CheckpointCallback", "; every round is saved in the run folder"),
+    ],
+)
+def test_a_name_that_is_not_there_leads_to_ours(owner: Any, name: str, said: str) -> None:
+    with pytest.raises(AttributeError, match=re.escape(said)):
+        getattr(owner, name)
+
+
+def test_steps_may_be_written_as_people_write_large_numbers() -> None:
+    for given in (1e5, "1e5", "+1e5", "100k", 100_000):
+        assert read_steps(given)[0] == 100_000
+
+
+def test_what_is_at_the_out_is_told_by_settings_and_not_by_what_random_play_saw() -> None:
+    old = {"seed": 0, "looked": {"saw": ["nothing"], "env_steps": 3}}
+    assert differences(old, {"seed": 1, "looked": {"saw": ["much"]}}) == "seed is 0 there, 1 here"
 
 
 def test_what_a_run_of_the_deep_learner_does_not_hold_is_said(

@@ -191,6 +191,7 @@ def test_a_run_made_here_needs_no_trust_as_long_as_its_module_is_the_same(made: 
     text = place.read_text()
     place.write_text(f"{text}\n# changed")
     assert asked(cli("evaluate", "moved", *PLAY)) and asked(cli("resume", "moved", "--steps", "+20"))
+    assert f"the module '{place.stem}' has changed since" in cli("evaluate", "moved", *PLAY).err
     assert cli("evaluate", "moved", *PLAY, "--trust").code == 0
     assert asked(cli("evaluate", "moved", *PLAY)), "trust once is not trust for ever"
     place.write_text(text)

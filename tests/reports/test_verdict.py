@@ -12,13 +12,14 @@ import pytest
 
 import pcpg
 from pcpg.algorithms import ALGORITHMS, ENDS, Shown
+from pcpg.algos.rounds import plain, usual_return
 from pcpg.cli.flags import parse
 from pcpg.cli.train import Resume
 from pcpg.cli.train_flags import read_general
 from pcpg.envs import make
 from pcpg.reports.page import final_return, overview_row
-from pcpg.reports.read import RunData
-from pcpg.reports.verdict import verdict
+from pcpg.reports.read import RunData, read_run
+from pcpg.reports.verdict import met, verdict
 
 
 def lines(run: RunData) -> list[str]:
@@ -42,6 +43,8 @@ def run_of(
     config = {"env": env, "env_options": options, "algo": algo, "seed": 0, "seeds": len(final), "features": "identity"}
     rows: list[dict[str, Any]] = [
         {"phase": "explore", "env_steps": 100 * (at + 1), "return": float(np.mean(own)), "coverage": 0.5}
+        | {"best_episode": float(np.max(own))}
+        | ({} if at else plain({"usual_return": usual_return(np.array(own))}))
         for at, own in enumerate(returns)
     ]
     each, count = tuple(np.array(own) for own in returns), len(returns)
@@ -182,7 +185,7 @@ def test_a_run_that_still_explores_is_not_judged() -> None:
     run = run_of(NOTHING, [0.0], is_finished=False)
     run = dataclasses.replace(run, records={0: run.records[0][:-1]})
     assert verdict(run).command == "pcpg resume runs/mine"
-    assert not any(line.startswith("Exploration ended") for line in lines(run))
+    assert not any(line.startswith(("Exploration ended", "Only one seed")) for line in lines(run))
 
 
 def test_cells_that_no_policy_can_reach_are_not_counted() -> None:
@@ -369,3 +372,53 @@ def test_a_learner_that_knows_whether_it_met_the_reward_is_believed(met_at: int)
         rows[-1] |= {"met_at": met_at}
     said = verdict(run).said[1]
     assert said == ("Exploration never reached the reward." if met_at < 0 else "Reward first met after 6.84k steps.")
+
+
+@pytest.mark.parametrize(
+    ("returns", "usual"),
+    [
+        ([0, 0, 0, 1], 0.0),
+        ([-0.2, -0.4, -0.4, -0.6, 4], -0.2),  # a lock: each level costs, only its end pays
+        ([-200] * 30 + [-150], -200.0),
+        ([1, 1, 1], 1.0),
+        ([0.1, 0.1, 10], 0.1),
+        (list(range(20)), None),  # none is common
+    ],
+)
+def test_a_first_episode_without_reward_returns_what_is_common(returns: list[float], usual: float | None) -> None:
+    assert plain({"usual": usual_return(np.array(returns, float))})["usual"] == usual
+
+
+@pytest.mark.parametrize("algo", ["pcpg", "pcpg-replay", "ppo"])
+def test_progress_and_verdict_name_the_same_moment_of_the_first_reward(algo: str, tmp_path: Path) -> None:
+    small: Any = {
+        "pcpg": {"ppo": {"num_updates": 10, "num_episodes": 64}, "explore": {"max_policies": 3}},
+        "pcpg-replay": {"explore": {"num_episodes": 8}, "replay": {"capacity": 400}},
+        "ppo": {"ppo": {"num_updates": 10, "num_episodes": 64}, "budget": 4000, "visit_episodes": 16},
+    }
+    seen: list[pcpg.Progress] = []
+    asked: Any = {"horizon": 2, "seeds": 2, "config": small[algo], "out": tmp_path / "run"}
+    run = pcpg.train("CombinationLock-v0", algo, observer=seen.append, quiet=True, **asked)
+    told = {seed: at for one in seen for seed, at in one.met.items() if at is not None}
+    assert told and told == met(read_run(run.path)).at
+    first = {seed: next(one.step for one in seen if one.met.get(seed) is not None) for seed in told}
+    assert all(seen[step].met[seed] is not None for seed, step in first.items())
+    for seed, at in told.items():
+        rows = read_run(run.path).records[seed]
+        paid = [row["env_steps"] for row in rows if row["best_episode"] > 0 or row.get("train/return", -1) > -0.5]
+        assert at == paid[0], "an episode that opens no lock returns -0.5 or less"
+
+
+def test_a_resumed_run_remembers_that_its_reward_was_met(tmp_path: Path) -> None:
+    small: Any = {"ppo": {"num_updates": 10, "num_episodes": 64}, "budget": 4000, "visit_episodes": 16}
+    run = pcpg.train("CombinationLock-v0", "ppo", horizon=2, config=small, out=tmp_path / "run", quiet=True)
+    seen: list[pcpg.Progress] = []
+    pcpg.resume(run, total_steps="+4k", observer=seen.append, quiet=True)
+    assert seen[0].met == met(read_run(run.path)).at and seen[0].met[0] is not None
+
+
+def test_progress_says_nothing_of_a_reward_that_is_never_paid(tmp_path: Path) -> None:
+    small: Any = {"ppo": {"num_updates": 1, "num_episodes": 16}, "budget": 500, "visit_episodes": 16}
+    seen: list[pcpg.Progress] = []
+    pcpg.train("Maze-v0", "ppo", size=4, config=small, observer=seen.append, out=tmp_path / "run", quiet=True)
+    assert [one.met for one in seen] == [{}] * len(seen)

@@ -180,7 +180,7 @@ def test_a_run_uses_the_functions_that_it_is_given_and_the_names_stay():
 def test_a_function_given_for_a_name_that_is_nobodys_is_known_from_then_on(monkeypatch):
     run = pcpg.train(paying(1.0), "ppo", config=BRIEF)
     monkeypatch.setattr(names, "_FUNCTIONS", names.Functions("python", "env_fn"))  # as in another process
-    with pytest.raises(ConfigError, match="env_fn must be a function or none, got 3"):
+    with pytest.raises(ConfigError, match="env_fn must be a function or None, got 3"):
         pcpg.load(run.path, env_fn=3)  # pyright: ignore[reportArgumentType]
     pcpg.load(run.path, env_fn=paying(2.0))
     assert pay_of(pcpg.load(run.path)) == 2.0

@@ -94,7 +94,8 @@ class Recorder:
         after = without(np.asarray(played.observations)[1:][alive], self.ignored)
         finite = all(is_finite(numbers) for numbers in (np.asarray(played.rewards)[alive], seen, after))
         shown = returns[own] if own.any() else returns
-        return Visits(None, shown, alive.sum(axis=0, dtype=np.int32), cells, int(alive.sum()), finite)
+        lengths = alive.sum(axis=0, dtype=np.int32)
+        return Visits(None, shown, lengths, cells, int(alive.sum()), finite, returns.max())
 
     @functools.cached_property
     def _tables(self) -> dict[int, Listed | None]:

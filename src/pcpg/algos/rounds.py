@@ -25,6 +25,11 @@ def after_round(env: Environment, state: SeedState[Own], done: Explored) -> tupl
         "env_steps": int(env_steps),
         "return": mean_return,
     }
+    if np.isfinite(visits.returns).any():
+        most = visits.returns.max() if visits.most is None else visits.most
+        metrics["best_episode"] = float(most)
+        if state.round == 0:
+            metrics["usual_return"] = usual_return(visits.returns)
     if reachable.any():
         metrics["coverage"] = float(np.mean(seen[reachable]))
     if output is not None:
@@ -40,6 +45,20 @@ def after_round(env: Environment, state: SeedState[Own], done: Explored) -> tupl
         phase_round=int(ledger.phase_round) + 1,
     )
     return state, metrics
+
+
+OFTEN = 0.1
+"""A return more common than this share may be that of episodes without reward."""
+
+
+def usual_return(returns: np.ndarray) -> float:
+    """The return of a first episode that met no reward: the largest common one of at most 0, else the smallest common
+    one; NaN if none is common."""
+    values, counts = np.unique(np.asarray(returns, np.float64).round(9), return_counts=True)
+    common = values[counts >= OFTEN * len(returns)]
+    if not len(common):
+        return np.nan
+    return float(common[common <= 0].max() if common.min() <= 0 else common.min())
 
 
 def plain(metrics: Json) -> Json:

@@ -18,7 +18,8 @@ from rich.console import Console
 from rich.text import Text
 
 from pcpg.config import alternatives, entries_of, from_plain, item_kinds, meant, nested, read_words, value_in
-from pcpg.elsewhere import flag_elsewhere
+from pcpg.elsewhere import flag_elsewhere, hint_of
+from pcpg.other_names import OTHER_NAMES
 
 HELP = ("-h", "--help")
 
@@ -207,9 +208,14 @@ def _advice(unknown: Sequence[str], flags: Sequence[Flag]) -> str:
     paths, said = {flag.path: flag.name for flag in flags}, ""
     for word in (word.partition("=")[0] for word in unknown if is_flag(word)):
         name = word.lstrip("-").replace("-", "_")
-        near, known = meant(name, paths), flag_elsewhere(name, paths) or ""
-        known = known if known.split(" ")[0] in {*paths.values(), "--env.num-envs"} or known[:2] != "--" else ""
-        said += f"; here: {known}" if known else f"; did you mean {paths[near]} for {word}?" if near else ""
+        known, own = flag_elsewhere(name, paths) or "", [path for path in OTHER_NAMES.get(name, ()) if path in paths]
+        first = known.split(" ")[0]
+        if own and first not in paths.values():
+            known = first = paths[own[0]]  # of this command
+        if known and (first in paths.values() or first[:6] == "--env." or first[:2] != "--"):
+            said += f"; {hint_of(known)}"
+        elif near := meant(name, paths):
+            said += f"; did you mean {paths[near]} for {word}?"
     return said
 
 

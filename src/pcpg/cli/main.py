@@ -99,8 +99,9 @@ def _check_command(group: str, name: str, valid: Iterable[str]) -> None:
     if name not in valid:
         shown = repr(f"pcpg {group} {name}" if group else name)
         hint = ELSEWHERE.get(name, "") if not group else ""
-        near = hint or nearest(name, valid)
-        raise Mistake(f"unknown command {shown}; did you mean {near!r}? Valid: {', '.join(valid)}")
+        near = hint or nearest(name, valid, cutoff=0.5)
+        said = f"; did you mean {near!r}?" if near else "."
+        raise Mistake(f"unknown command {shown}{said} Valid: {', '.join(valid)}")
 
 
 def _judge(error: Exception) -> tuple[str | None, int]:

@@ -188,7 +188,8 @@ def train_folder(folder: RunFolder, console: Console, as_json: bool, loggers: Se
         from pcpg.envs.host import EnvironmentFailed
         from pcpg.training.loop import train_run
         from pcpg.training.trust import asks_for
-    how_to_resume = f"resume with: pcpg resume {shlex.quote(folder.name)}{' --trust' if asks_for(folder) else ''}"
+    resume = f"pcpg resume {shlex.quote(folder.name)}{' --trust' if asks_for(folder) else ''}"
+    how_to_resume = f"resume with: {resume}"
     try:
         with Display(console, title_of(folder.config)) as display:
 
@@ -212,11 +213,11 @@ def train_folder(folder: RunFolder, console: Console, as_json: bool, loggers: Se
         say(console, f"stopped; progress is saved; {how_to_resume}")
         return 128 + (trained.signal or signal.SIGINT)
     sealed = dataclasses.replace(RunFolder.open(folder.path), name=folder.name)
-    return _tell_result(sealed, trained, console, as_json)
+    return _tell_result(sealed, trained, console, as_json, resume)
 
 
-def _tell_result(folder: RunFolder, trained: "Trained", console: Console, as_json: bool) -> int:
-    """Show the result of a finished run; returns the exit code."""
+def _tell_result(folder: RunFolder, trained: "Trained", console: Console, as_json: bool, resume: str) -> int:
+    """Show the result of a finished run, which `resume` continues; returns the exit code."""
     summary = folder.read_summary()
     out = answer(console, as_json)
     out.print(result_table(folder))
@@ -242,7 +243,7 @@ def _tell_result(folder: RunFolder, trained: "Trained", console: Console, as_jso
     if trained.failed:
         for seed, cause in trained.failed.items():
             say(console, f"seed {seed} failed: {cause.removeprefix(f'seed {seed}: ')}", "red")
-        say(console, f"retry with: pcpg resume {shlex.quote(folder.name)} --retry-failed")
+        say(console, f"retry with: {resume} --retry-failed")
         result["failed"] = {str(seed): cause for seed, cause in trained.failed.items()}
     print_json(result, as_json)
     return FAILED if trained.failed else 0

@@ -129,8 +129,11 @@ def read_train_flags(arguments: list[str], notice: Callable[[str], None]) -> tup
     given = _given_config(general, notice, for_help=bool(wanted))
     parts = _parts(given)
     if wanted:
+        is_auto = general.flags.algo == "auto" and not general.flags.config
         short = [part for name, part in parts.items() if HELP_ALL in wanted or name not in ("phi", "agent")]
-        parse_parts(short, ["--help"], "pcpg train", _about(given, parts, is_short=HELP_ALL not in wanted))
+        parse_parts(
+            short, ["--help"], "pcpg train", _about(given, parts, is_short=HELP_ALL not in wanted, is_auto=is_auto)
+        )
     values = dict(zip(parts, parse_parts(list(parts.values()), general.words, "pcpg train"), strict=True))
     config = dataclasses.replace(
         given,
@@ -191,11 +194,14 @@ def env_options(made: object) -> dict[str, object]:
     return made if isinstance(made, dict) else {name: getattr(made, name) for name in entries_of(type(made))}
 
 
-def _about(given: "RunConfig", parts: Mapping[str, Part], *, is_short: bool) -> str:
-    from pcpg.envs.adapters.names import is_adapted
+def _about(given: "RunConfig", parts: Mapping[str, Part], *, is_short: bool, is_auto: bool) -> str:
+    from pcpg.envs.adapters.names import is_adapted, is_on_host
 
+    is_chosen = is_auto and is_on_host(given.env)
+    named = f"Train {given.algo} on {given.env} and write a run folder."
+    chosen = f"Train on {given.env} and write a run folder. Without --algo, `pcpg look` chooses the algorithm; "
     said = [
-        f"Train {given.algo} on {given.env} and write a run folder.",
+        f"{chosen}settings below are those of {given.algo}." if is_chosen else named,
         "Options depend on the environment and algorithm: run `pcpg train ENV --algo ALGO --help`.",
     ]
     if is_adapted(given.env):
@@ -239,6 +245,8 @@ def _given_config(general: General, notice: Callable[[str], None], *, for_help: 
     given, ignored = _read_config(Path(file)) if file else {}, list[str]()
     env_id = flags.environment
     if not env_id and "env" not in given:
+        if not for_help and (word := _flagged_environment(general.unknown)):
+            raise Mistake(f"the environment is the first word: pcpg train {word}")
         if not for_help:
             raise Mistake("name an environment first, as in `pcpg train CombinationLock-v0`; `pcpg envs` lists them")
         env_id = "CombinationLock-v0"
@@ -271,6 +279,12 @@ def _given_config(general: General, notice: Callable[[str], None], *, for_help: 
     for text in ignored:  # a mistake is one line
         notice(text)
     return config
+
+
+def _flagged_environment(unknown: list[str]) -> str:
+    """The environment that a flag of another library names, as in `--env-id CartPole-v1`; empty if none does."""
+    flags = ("--env-id", "--env", "--env_id", "--gym-id", "--environment", "--task", "-e")
+    return next((word for flag, word in itertools.pairwise(unknown) if flag in flags), "")
 
 
 def _limits(given: Mapping[str, object], flags: TrainFlags) -> "Limits":

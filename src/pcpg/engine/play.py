@@ -41,6 +41,7 @@ class Visits(NamedTuple):
     cells: Array  # [number of cells] int32 visits, or [0] where the environment has none
     env_steps: Array | int  # int32
     finite: Array | bool  # bool
+    most: Array | None = None  # the best return, where episodes with a roll-in were played as well
 
 
 @dataclasses.dataclass(frozen=True)

@@ -182,6 +182,13 @@ def _meant(env_id: str) -> str | None:
     """The likely meaning of an unknown id: one of Gymnasium's without its prefix, or the nearest of ours."""
     if env_id.endswith(".py"):
         return f"{env_id}:NAME"
+    module, _, last = env_id.replace("/", ".").rpartition(".")
+    if module and sources(module) and last.isidentifier():
+        return f"{module}:{last}"
+    if env_id.isidentifier() and sources(env_id):
+        return f"{env_id}:NAME"
+    if game := re.fullmatch(r"(\w+?)(NoFrameskip|Deterministic)?-v[04]", env_id) if "NoFrameskip" in env_id else None:
+        return f"gymnasium:ALE/{game[1]}-v5"
     before, colon, name = env_id.rpartition(":")
     if colon and before not in ADAPTERS and sources(before) and re.fullmatch(r".+-v\d+", name):
         return f"gymnasium:{env_id}"  # registered in a module of that name

@@ -37,6 +37,8 @@ def write_report(
         raise ValueError("a report needs at least one run folder")
     target = Path(out) if out is not None else (Path(paths[0]) if len(paths) == 1 else Path()) / "report.html"
     check_output(target, GENERATOR)
+    if target.suffix.lower() not in (".html", ".htm"):
+        raise ValueError(f"a report is an .html file, got {str(target)!r}")
     runs = [read_run(Path(path)) for path in paths]
     page = render(runs, playing)
     make_folder(target.parent)

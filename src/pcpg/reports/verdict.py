@@ -11,9 +11,10 @@ import numpy as np
 
 from pcpg.algorithms import DEFAULT, ENDS, settings_of
 from pcpg.envs.adapters.names import is_on_host, is_own_function
-from pcpg.reports.read import Record, RunData
+from pcpg.reports.read import RunData
 from pcpg.reports.statistics import solved_share
 from pcpg.reports.text import env_flags, number, place, seeds_text, span_text, steps_text
+from pcpg.runs.metrics import above, first_reward
 
 CUT_SHORT = ("full", "budget")
 """Reasons that ended exploration early."""
@@ -27,6 +28,9 @@ class Verdict(NamedTuple):
     said: list[str]
     advice: str
     command: str
+
+    def __repr__(self) -> str:
+        return str(self)  # as a notebook shows it
 
     def __str__(self) -> str:
         ahead = [f"Next: {self.advice}: {self.command}"] if self.command else []
@@ -71,7 +75,7 @@ def _reward(run: RunData) -> str:
         of = f" (0 of {found.episodes:,} episodes)" if found.episodes else ""
         is_explored = found.episodes or run.has_explored
         return f"Exploration never reached the reward{of}." if is_explored else "Training never reached a reward."
-    if not found.is_plain:
+    if found.usual is None:
         return f"Returns during exploration: {span_text(cover_returns(run))} ({found.episodes:,} episodes)."
     steps = [at for at in found.at.values() if at is not None]
     never = len(found.at) - len(steps)
@@ -81,7 +85,8 @@ def _reward(run: RunData) -> str:
         return f"Reward first met after {span_text(steps, steps_text)} steps, in {many}{others}."
     if found.at_once:
         return ""  # from the first round on: there was nothing to find
-    is_late = found.episodes and not any(word == "found" for word in run.ends.values())
+    explored = [row["env_steps"] for rows in run.records.values() for row in rows if row.get("phase") == "explore"]
+    is_late = found.episodes and explored and min(steps) > max(explored)
     when = ", while learning the task" if is_late else ""
     return f"Reward first met after {span_text(steps, steps_text)} steps{when}{others}."
 
@@ -132,6 +137,8 @@ def _end(run: RunData) -> str:
 
 def _certainty(run: RunData) -> str:
     many = len(run.seeds)
+    if run.summary is None:
+        return ""  # it goes on
     if many == 1 and run.source:
         return "Only one seed: results may vary."
     if many == 1:
@@ -163,9 +170,10 @@ def _next(run: RunData) -> tuple[str, str]:
         return ("explore longer", _resume(run, more=steps)) if is_cut and not is_whole else ("", "")
     if run.solved == len(run.seeds) or set(run.ends.values()) == {"target"}:
         return "", ""
-    if met(run).is_met:
-        least = _nothing(run, cover_returns(run))
-        is_lost = least is not None and any(value <= least + SAME for value in run.final_returns.values())
+    found = met(run)
+    if found.is_met:
+        least = found.usual
+        is_lost = least is not None and any(value <= above(least) for value in run.final_returns.values())
         is_unsolved = run.solved_return is not None or (is_lost and (least or 0.0) <= 0.0)
         return ("train longer", _resume(run, more=steps)) if is_unsolved else ("", "")
     if is_cut:
@@ -209,12 +217,6 @@ def _resume(run: RunData, more: int = 0, *, retry: bool = False) -> str:
     return shlex.join(["pcpg", "resume", *words, *(["--trust"] if run.needs_trust else [])])
 
 
-SAME = 1e-9
-"""Returns that differ by less are equal."""
-OFTEN = 0.1
-"""A return more common than this share may be that of episodes without reward."""
-
-
 class Met(NamedTuple):
     """When and how often a run met its reward."""
 
@@ -222,7 +224,7 @@ class Met(NamedTuple):
     at_once: bool  # whether the first rounds met it already
     paid: int  # number of exploration episodes that met it
     episodes: int  # number of exploration episodes known individually
-    is_plain: bool  # whether returns distinguish episodes with and without reward
+    usual: float | None  # the return of an episode without reward, if returns tell them apart
     always: float | None  # the only return ever seen, if it is a reward or solves the task
 
     @property
@@ -232,60 +234,29 @@ class Met(NamedTuple):
 
 def met(run: RunData) -> Met:
     """When and how often a run met its reward, from its reports and covers."""
-    episodes = cover_returns(run)
-    nothing = _nothing(run, episodes)
-    at = {seed: _first(run, seed, nothing) for seed in run.records}
-    always = nothing if not any(step is not None for step in at.values()) else None
-    always = always if always is not None and (always > 0 or run.solved) else None
+    found = {seed: first_reward(rows) for seed, rows in run.records.items()}
+    at = {seed: one.at for seed, one in found.items()}
+    known = {seed: one.usual for seed, one in found.items() if one.usual is not None}
+    usual = min(known.values(), default=None)
+    is_always = usual is not None and not any(step is not None for step in at.values()) and (usual > 0 or run.solved)
     begun = [rows[0]["env_steps"] for rows in run.records.values() if rows]
     is_known = any("met_at" in row for rows in run.records.values() for row in rows)
     at_once = bool(begun) and not is_known and all(step is not None and step <= max(begun) for step in at.values())
-    paid = 0 if nothing is None else int((episodes > nothing + SAME).sum())
-    return Met(at, at_once, paid, len(episodes), nothing is not None, always)
+    paid = sum(int((_cover_returns(run, seed) > above(least)).sum()) for seed, least in known.items())
+    return Met(at, at_once, paid, len(cover_returns(run)), usual, usual if is_always else None)
 
 
 def first_met(run: RunData) -> float | None:
     """Median, over seeds that met the reward, of the steps until then; None if none or all did so at once."""
     found = met(run)
     steps = [step for step in found.at.values() if step is not None]
-    return None if run.is_reward_free or found.at_once or not found.is_plain or not steps else float(np.median(steps))
+    return None if run.is_reward_free or found.at_once or found.usual is None or not steps else float(np.median(steps))
 
 
 def cover_returns(run: RunData) -> np.ndarray:
     """The return of every episode that measured a policy of a cover."""
-    return np.concatenate([np.zeros(0), *(own for cover in run.covers.values() for own in cover.returns)])
+    return np.concatenate([np.zeros(0), *(_cover_returns(run, seed) for seed in run.covers)])
 
 
-def _nothing(run: RunData, episodes: np.ndarray) -> float | None:
-    """The return of an episode without reward: the smallest common one, or None."""
-    if episodes.size:
-        values, counts = np.unique(episodes.round(9), return_counts=True)
-        common = values[counts >= OFTEN * len(episodes)]
-        return float(common.min()) if len(common) else None
-    first = [value for rows in run.records.values() for value in next(filter(None, map(_means, rows)), [])]
-    if not first and any("met_at" in row for rows in run.records.values() for row in rows):
-        return 0.0  # a learner that says by itself whether it met the reward
-    return min(first) if first else None
-
-
-def _means(row: Record) -> list[float]:
-    return [row[name] for name in ("return", "train/return") if row.get(name) is not None]
-
-
-def _first(run: RunData, seed: int, nothing: float | None) -> int | None:
-    """The steps after the first round of a seed whose return is above that of an episode without reward."""
-    rows = run.records[seed]
-    if nothing is None:
-        return rows[0]["env_steps"] if rows else None
-    known = iter(run.covers[seed].returns if seed in run.covers else ())
-    if rows and rows[-1].get("met_at", -1) >= 0:  # as the learner knows it
-        return rows[-1]["met_at"]
-    explored = [row["env_steps"] for row in rows if row.get("phase") == "explore"]
-    if run.ends.get(seed) == "found" and explored:  # in episodes that measured no policy
-        rows = [*rows[: len(explored) - 1], {"env_steps": explored[-1], "return": np.inf}]
-    for row in rows:
-        own = next(known, np.zeros(0)) if row.get("phase") == "explore" else np.zeros(0)
-        if max([*_means(row), *own], default=-np.inf) > nothing + SAME:
-            return row["env_steps"]
-    is_met = rows and run.final_returns.get(seed, -np.inf) > nothing + SAME
-    return rows[-1]["env_steps"] if is_met else None
+def _cover_returns(run: RunData, seed: int) -> np.ndarray:
+    return np.concatenate([np.zeros(0), *(run.covers[seed].returns if seed in run.covers else ())])

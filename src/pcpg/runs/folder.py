@@ -320,7 +320,8 @@ def _why_taken(path: Path, config: Mapping[str, object]) -> str:
 def differences(there: Json, here: Mapping[str, object]) -> str:
     """The first eight settings in which two configs differ, in words; empty if there is none."""
     old, new = dict(_flat(there)), dict(_flat(here))
-    names = sorted(name for name in old.keys() | new.keys() if old.get(name) != new.get(name))
+    changed = (name for name in old.keys() | new.keys() if old.get(name) != new.get(name))
+    names = sorted(name for name in changed if not name.startswith("looked."))  # what led to the rest
     found = [f"{name} is {old.get(name, 'not set')} there, {new.get(name, 'not set')} here" for name in names]
     return "; ".join(found[:8]) + (f" and {len(found) - 8} more" if len(found) > 8 else "")
 

@@ -1,9 +1,10 @@
 """Reports of a run, one JSON object per line, in the order of their steps (a step here counts rounds)."""
 
+import dataclasses
 import hashlib
 import itertools
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -113,6 +114,49 @@ def read_whole_metrics(
     except DamagedFile as error:
         return records, error
     return records, None
+
+
+SAME = 1e-6
+"""Returns that differ by less, relative to their size where it is above 1, are equal: some are means of float32."""
+EARNED = ("best_episode", "return", "train/return")
+"""What a report says that episodes earned."""
+
+
+def above(usual: float) -> float:
+    """What an episode with reward returns at least, where one without returns `usual`."""
+    return usual + SAME * max(1.0, abs(usual))
+
+
+@dataclasses.dataclass
+class FirstReward:
+    """When a seed first met its reward, from its reports in their order."""
+
+    is_told: bool = False  # whether any report said what episodes earned
+    usual: float | None = None  # the return of an episode without reward; None: no return is usual
+    at: int | None = None  # steps after the first round that met it; None: none has
+    last: Json = dataclasses.field(default_factory=dict)  # the newest report
+
+    def note(self, record: Json) -> "FirstReward":
+        """Take the next report into account."""
+        self.last = record
+        if "met_at" in record:  # the learner knows it
+            self.is_told, self.usual = True, 0.0
+            self.at = record["met_at"] if record["met_at"] >= 0 else None
+            return self
+        earned = [record[name] for name in EARNED if record.get(name) is not None]
+        if earned and not self.is_told:
+            self.is_told, self.usual = True, record.get("usual_return", min(earned))
+        if earned and self.at is None and (self.usual is None or max(earned) > above(self.usual)):
+            self.at = record["env_steps"]
+        return self
+
+
+def first_reward(records: Iterable[Json]) -> FirstReward:
+    """When a seed first met its reward, from all its reports."""
+    found = FirstReward()
+    for record in records:
+        found.note(record)
+    return found
 
 
 def spent(timings: Sequence[Json]) -> tuple[float, float]:

@@ -90,8 +90,6 @@ class Display:
         self.progress: Progress | None = None
         self.end: float | None = None  # by which the run was said to end
         self.left = ""
-        self.met: dict[int, int] = {}  # by seed, the steps at which its reward was first met
-        self.first: dict[int, float] = {}  # by seed, what its first round returned
         self.last_line: float | None = None
         # Redrawn four times a second, so the clock runs on between two rounds.
         self.live = Live(get_renderable=self._draw, console=console, refresh_per_second=4)
@@ -126,44 +124,34 @@ class Display:
         self.progress = progress
         now = time.monotonic()
         self.left = self._time_left(progress, now)
-        self._note_reward(progress)
         is_due = self.last_line is None or now - self.last_line > QUIET_SECONDS
         if not self.console.is_terminal and is_due and (progress.records or not progress.compiled):
             self.last_line = now
             self.line(f"{self.title}: {summary_line(progress, self.left, self.reward)}")
 
     def _time_left(self, progress: "Progress", now: float) -> str:
-        """The time left, which never increases: a run that takes longer says so instead."""
+        """The time left, which never increases unsaid: a run that takes longer says so."""
         if progress.seconds_left is None:
             return status(progress)
         end = now + progress.seconds_left
         if self.end is not None and end > self.end + LATE * (self.end - self.began):
-            return "taking longer than estimated" if progress.step < progress.max_steps else status(progress)
+            self.end = end
+            late = f"taking longer than estimated: about {duration(progress.seconds_left)} left"
+            return late if progress.step < progress.max_steps else status(progress)
         self.end = end if self.end is None else min(end, self.end)
         return status(progress, max(0.0, self.end - now))
-
-    def _note_reward(self, progress: "Progress") -> None:
-        """Record when each seed first met a reward: from its reports, or by a return above that of its first round."""
-        for record in progress.records:
-            seed, returns = record["seed"], [record.get(name) for name in ("return", "train/return")]
-            if "met_at" in record:
-                self.first.setdefault(seed, 0.0)
-                if record["met_at"] >= 0:
-                    self.met.setdefault(seed, record["met_at"])
-                continue
-            known = [value for value in returns if value is not None]
-            if known and max(known) > self.first.setdefault(seed, min(known)):
-                self.met.setdefault(seed, record["env_steps"])
 
     @property
     def reward(self) -> str:
         """Whether the reward was met."""
-        if not self.first:
+        met = {} if self.progress is None else self.progress.met
+        if not met:
             return ""
-        if not self.met:
+        steps = [at for at in met.values() if at is not None]
+        if not steps:
             return "reward not met yet"
-        many = f" by {len(self.met)} of {len(self.first)} seeds" if len(self.first) > len(self.met) else ""
-        first = min(self.met.values())
+        many = f" by {len(steps)} of {len(met)} seeds" if len(met) > len(steps) else ""
+        first = min(steps)
         return f"reward met{many}" + (f", first after {short(first)} steps" if first else "")  # 0: in the given data
 
     def _draw(self) -> RenderableType:
@@ -205,7 +193,7 @@ def status(progress: "Progress", left: float | None = None) -> str:
         return "compiling: once for these settings, then cached for later runs"
     if progress.seconds_left is None:
         return "time left: unknown until the first round finishes"
-    return f"at most {duration(progress.seconds_left if left is None else left)} left"
+    return f"at most {duration(max(1.0, progress.seconds_left if left is None else left))} left"
 
 
 def newest(progress: "Progress") -> dict[str, str]:

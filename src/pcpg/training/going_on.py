@@ -84,7 +84,7 @@ def seconds_of(folder: RunFolder) -> float:
 def go_on(
     folder: RunFolder,
     *,
-    steps: int | str | None = None,
+    steps: float | str | None = None,
     time: float | str | None = None,
     until: float | None = None,
 ) -> RunFolder:
@@ -117,7 +117,7 @@ def go_on(
 
 
 def _limits(
-    old: Limits, used: int, seconds: float, steps: int | str | None, time: float | str | None, until: float | None
+    old: Limits, used: int, seconds: float, steps: float | str | None, time: float | str | None, until: float | None
 ) -> Limits:
     if steps is not None:
         number, plus = read_steps(steps)

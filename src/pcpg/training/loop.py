@@ -20,7 +20,7 @@ from pcpg.runs.arrays import write_arrays
 from pcpg.runs.errors import MemoryFull
 from pcpg.runs.folder import RunFolder
 from pcpg.runs.loggers import opened
-from pcpg.runs.metrics import JsonLines, Logger, read_metrics, repaired
+from pcpg.runs.metrics import FirstReward, JsonLines, Logger, read_metrics, repaired
 from pcpg.state import NonFinite, SeedState
 from pcpg.training.compile_cache import enable_compile_cache
 from pcpg.training.exploit import make_run_env
@@ -55,6 +55,7 @@ class Progress(NamedTuple):
     spent: float | None = None  # the share of the budget that is used, where there is one
     policies: Mapping[int, Any] = {}  # the network of each seed's newest policy
     env: Any = None  # the environment of the run
+    met: Mapping[int, int | None] = {}  # by seed, the steps at which it first met its reward; None: not yet
 
 
 class Trained(NamedTuple):
@@ -176,7 +177,9 @@ class _Loop:
         self.timings.truncate_to(step)
         self.loggers: tuple[Logger, ...] = (self.metrics,)
         self.observer = observer
-        self.latest = {record["seed"]: record for record in read_metrics(folder.metrics)}
+        self.told = {state.seed: FirstReward() for state in self.states}
+        for record in read_metrics(folder.metrics):
+            self.told[record["seed"]].note(record)
         self.began = time.perf_counter()
         self.compiled_before = 0, 0.0
         self.compiled_before = self._compiled()
@@ -244,7 +247,7 @@ class _Loop:
             why = None if state.is_done else self.budget.why_over(state.ledger)
             self.states[index] = state if why is None else self.agent.stopped(state, why)
             record = {"step": self.step} | report.metrics
-            self.latest[state.seed] = record
+            self.told[state.seed].note(record)
             for logger in self.loggers:
                 logger.write(record)
             if report.part is not None:
@@ -277,19 +280,20 @@ class _Loop:
         seconds_left = left * sum(self.recent) / len(self.recent) if self.recent else None
         sizes = {state.seed: self.agent.policies(state) for state in self.states}
         records = [
-            ({} if sizes[seed] is None else {"policies": sizes[seed]}) | self.latest[seed]
-            for seed in sorted(self.latest)
+            ({} if sizes[seed] is None else {"policies": sizes[seed]}) | told.last
+            for seed, told in sorted(self.told.items())
+            if told.last
         ]
         env_steps = self._env_steps() - self.steps_before
         spent = max((self.budget.spent(state.ledger) for state in going), default=1.0) if self.budget.is_set else None
         if spent is not None and self.budget.limits.seconds and seconds_left is not None:
             seconds_left = min(seconds_left, max(0.0, self.budget.limits.seconds * (1 - spent)))
         policies = {state.seed: state.policy for state in going}
+        told = {} if self.agent.env.is_reward_free else self.told
+        met = {seed: one.at for seed, one in told.items() if one.usual is not None}
         progress = Progress(
             *(self.step, self.step + left, records, env_steps, self._seconds(), seconds_left, self._has_updated),
-            spent=spent,
-            policies=policies,
-            env=self.agent.env,
+            *(spent, policies, self.agent.env, met),
         )
         self.is_stopped |= self.observer(progress) is False
 

@@ -36,6 +36,11 @@ def check_trust(folder: RunFolder, trust: bool) -> None:
     """Refuse, unless trusted, an environment from a module that the folder names; the error names the module."""
     folder.check_entries()
     module = None if trust else asks_for(folder)
+    if module is not None and exists(folder.path / MADE_HERE):
+        raise Untrusted(
+            f"{module} has changed since {folder.path} was made, or another user made it. "
+            "To import the module anyway, add --trust (in Python, trust=True)"
+        )
     if module is not None:
         raise Untrusted(
             f"{folder.path} was trained on {folder.config['env']!r}: creating that environment would import and run "

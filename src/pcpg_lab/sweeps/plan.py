@@ -33,7 +33,7 @@ from pcpg.config import ConfigError, Json, check_choice
 from pcpg.engine.program import ACCELERATOR_LANES
 from pcpg.envs.adapters.from_module import put_on_path
 from pcpg.run_config import RunConfig
-from pcpg.runs.disk import read_file
+from pcpg.runs.disk import exists, read_file
 from pcpg.training.loop import check_instances
 
 ENTRIES = ("block", "cores", "gpus", "base", "grid", "cells", "tune")
@@ -72,6 +72,8 @@ def read_plan(path: Path | str) -> Plan:
 
 def read_entries(path: Path) -> Settings:
     """The entries of a file."""
+    if not exists(path):
+        raise ConfigError(f"{path}: no such file; a plan is a .toml or a .py file (docs/how-to/cluster.md)")
     data = read_file(path)
     try:
         entries = _run(path) if path.suffix == ".py" else tomllib.loads(data.decode())

@@ -198,7 +198,10 @@ def gymnasium_env(name: str, options: Json) -> Any:
         # The passive checker looks at every step, at a third of the time of one.
         made = gymnasium.make(name, disable_env_checker=True, **options)
     except (TypeError, ImportError, gymnasium.error.Error) as error:
-        raise InvalidOption(f"gymnasium.make({name!r}, {options}): {error}") from error
+        module, _, last = name.rpartition(":")
+        is_class = hasattr(sys.modules.get(module), last)
+        hint = f" It is no id but a name in a module: {name}" if is_class else ""
+        raise InvalidOption(f"gymnasium.make({name!r}, {options}): {error}{hint}") from error
     if _is_minigrid(made):
         importlib.import_module("pcpg.envs.adapters.minigrid_view").hasten(made.unwrapped)
     return made

@@ -1,0 +1,30 @@
+"""Names that people know from other libraries, in one place for every kind of mistake."""
+
+OTHER_NAMES: dict[str, tuple[str, ...]] = {
+    "lr": ("learning_rate",),
+    "ent_coef": ("entropy_coef",),
+    "vf_coef": ("value_coef",),
+    "int_coef": ("bonus_coef", "coef"),
+    **dict.fromkeys(("clip_range", "clip_coef"), ("clip_eps",)),
+    **dict.fromkeys(("n_epochs", "update_epochs"), ("num_epochs",)),
+    **dict.fromkeys(("batch_size", "num_minibatches"), ("minibatch_size", "batch")),
+    "n_steps": ("num_episodes",),
+    "gamma": ("discount",),
+    "net_arch": ("hidden",),
+    "n_envs": ("num_envs",),
+    **dict.fromkeys(("budget", "timesteps", "total_timesteps", "num_steps"), ("steps", "total_steps", "num_episodes")),
+    "total_steps": ("steps", "new_steps"),
+    **dict.fromkeys(("max_time", "time_limit"), ("time", "max_time")),
+    "max_episode_steps": ("max_steps",),
+    **dict.fromkeys(("n_eval_episodes", "n_episodes", "num_episodes"), ("episodes",)),
+    "deterministic": ("greedy",),
+    "length": ("max_frames",),
+    **dict.fromkeys(("env", "make_env"), ("env_fn",)),
+    "algorithm": ("algo",),
+    **dict.fromkeys(("output", "o", "path", "filename"), ("out",)),
+    "policies": ("max_policies",),
+    "rounds": ("num_rounds",),
+    **dict.fromkeys(("dqn", "td3", "ddpg"), ("sac",)),
+    **dict.fromkeys(("a2c", "trpo", "ppo2"), ("ppo",)),
+}
+"""Names in other libraries, and what may say the same here."""
