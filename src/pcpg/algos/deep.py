@@ -6,7 +6,7 @@ A round, for one seed:
     Learn    the explorer on the bonus of all data, as it is now, plus the reward: 1-step targets
              the task policy on the reward alone: n-step targets, partly from the best episodes
     Judge    the task's episodes without noise evaluate its averaged policy; the best one is kept, and played again in
-             fresh episodes before a run stops
+             fresh episodes before a run stops at a target; the last of a budget are all without noise
 
 Nothing of a simulator lives longer than a round, so a resumed run is exact, and it does not matter who plays.
 """
@@ -212,6 +212,8 @@ class DeepAgent(Bound[Own]):
             share = 0.0 if self.learning.goals(own.data) is None else 1.0 - share
         is_task = (rng.random(number) < share) | (own.explorer is None)
         is_sure = (rng.random(number) < self.config.sure_share) & (int(own.met) > 0)
+        if own.met and self._is_last(state):
+            return np.full(number, SURE)
         return np.where(is_task, np.where(is_sure, SURE, TASK), EXPLORER)
 
     def _policies(self, state: State) -> dict[int, DeepPolicy]:
@@ -248,18 +250,18 @@ class DeepAgent(Bound[Own]):
             state = state._replace(own=own._replace(confirmed=np.array([total, number])))
             if is_over:
                 return self._confirmed(state, int(number)), metrics
-            if self.target is not None and mean < self.target and number >= 3 and not self._is_last(state):
+            if self.target is not None and mean < self.target and number >= 3:
                 return self._resumed(state.noted(best_return=mean)), metrics
             return state, metrics
         if not is_judged:
             state = state.noted(last_return=ledger.last_return, best_return=best)
+        elif state.ledger.last_return >= state.ledger.best_return:  # of equals the newest
+            state = state._replace(best_policy=judged)
         newest = self.learning.policy(state.own.task, state.own.scale).final()
         reached = self.target is not None and is_judged and state.ledger.last_return >= self.target
-        if (reached or (self._is_last(state) and own.met)) and not self._is_spent(state):
+        if reached and not self._is_spent(state):
             tries = own.tries + np.int32(1)
             confirms = own._replace(confirms=np.ones((), bool), confirmed=np.zeros(2), tries=tries)
-            if not np.isfinite(state.ledger.best_return):
-                state = state._replace(best_policy=newest)
             return state._replace(own=confirms, policy=newest), metrics
         return self._over(state._replace(policy=newest)) if self._is_spent(state) else state._replace(
             policy=newest
@@ -269,12 +271,14 @@ class DeepAgent(Bound[Own]):
         """After enough fresh episodes of the best policy: the end, or more learning."""
         returns = state.own.data.by_episode(state.own.data.column("reward"), np.add)[-number:]
         reached = self.target is not None and is_reached(returns, self.target, int(state.own.tries))
-        return self._over(state) if reached or self._is_last(state) else self._resumed(state)
+        return self._over(state) if reached or self._is_spent(state) else self._resumed(state)
 
     def _over(self, state: State) -> State:
-        returns = state.own.data.by_episode(state.own.data.column("reward"), np.add)
+        """The end, with the best policy; with the newest where none was judged."""
         if not np.isfinite(state.ledger.best_return):
-            state = state.noted(best_return=float(returns[-self.config.num_episodes :].mean()))
+            returns = state.own.data.by_episode(state.own.data.column("reward"), np.add)
+            mean = float(returns[-self.config.num_episodes :].mean())
+            state = state._replace(best_policy=state.policy).noted(best_return=mean)
         return state._replace(policy=state.best_policy).noted(phase=DONE, last_return=state.ledger.best_return)
 
     def _resumed(self, state: State) -> State:
@@ -283,7 +287,7 @@ class DeepAgent(Bound[Own]):
         return state._replace(policy=newest, own=state.own._replace(confirms=np.zeros((), bool)))
 
     def _is_last(self, state: State) -> bool:
-        """Whether what is left of the budget is for confirming the best policy."""
+        """Whether what is left of the budget is for judging the newest policies."""
         longest = self._longest(state)
         confirm = self.config.confirm_episodes or min(max(STEPS // longest, FEWEST), MOST)
         reserve = min(confirm * longest, self.config.budget // 10)
