@@ -1,12 +1,13 @@
 """What kept data say about a task: what counts as a success, how far targets look, and which episodes are the best."""
 
 import dataclasses
+import functools
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from pcpg.algos import deep_learn
+from pcpg.algos import deep_confirm, deep_learn
 from pcpg.algos.deep import DeepAgent
 from pcpg.algos.deep_play import no_members
 from pcpg.algos.deep_settings import DeepConfig, DeepExploreConfig
@@ -14,8 +15,9 @@ from pcpg.algos.deep_task import FEWEST_BEST, LONG_TARGETS, SHORT_TARGETS, Task,
 from pcpg.envs.spaces import Box, Discrete
 from pcpg.learners.novelty import fitted
 from pcpg.learners.off_policy import init_learner, init_params, policy_of
-from pcpg.learners.transitions import CHANCE, TASK, Episodes, Transitions
+from pcpg.learners.transitions import CHANCE, EXPLORER, SURE, TASK, Episodes, Transitions
 from pcpg.policies.off_policy import Scale
+from pcpg.state import DONE
 
 RNG = np.random.default_rng(0)
 
@@ -232,20 +234,101 @@ def test_the_more_successes_are_known_the_shorter_are_the_targets(successes, ahe
     assert lasting.steps_ahead(0) == SHORT_TARGETS
 
 
+# Fresh episodes of the best policy.
+
+
 @pytest.mark.parametrize(
-    ("returns", "target", "is_last", "ends"),
+    ("returns", "target", "is_spent", "tries", "ends"),
     [
-        ([-105.0] * 20, -110.0, False, True),
-        ([-99.0, -119.0] * 10, -110.0, False, False),  # -109, and a standard error of 2.3
-        ([-97.0, -117.0] * 10, -110.0, False, True),
-        ([-500.0, -99.0], None, False, False),
-        ([-500.0, -99.0], None, True, True),
+        ([-105.0] * 20, -110.0, False, 1, True),
+        ([-99.0, -119.0] * 10, -110.0, False, 1, False),  # -109, and a standard error of 2.3
+        ([-94.0, -114.0] * 10, -110.0, False, 1, True),  # -104: 2.6 standard errors
+        ([-94.0, -114.0] * 10, -110.0, False, 5, False),  # by the fifth try 3.1 are needed
+        ([-104.0], -110.0, False, 1, True),
+        ([-500.0, -99.0], None, False, 1, False),
+        ([-500.0, -99.0], None, True, 1, True),
     ],
 )
-def test_a_target_is_reached_by_a_standard_error_and_by_the_fresh_episodes_alone(returns, target, is_last, ends):
+def test_a_target_is_reached_by_the_fresh_episodes_alone_and_later_tries_need_more(
+    returns, target, is_spent, tries, ends
+):
     data = kept([np.array([1000.0])] * 3 + [np.array([one]) for one in returns], np.zeros(3 + len(returns)))
     agent = SimpleNamespace(
-        target=target, _is_last=lambda state: is_last, _over=lambda state: True, _resumed=lambda state: False
+        target=target, _is_spent=lambda state: is_spent, _over=lambda state: True, _resumed=lambda state: False
     )
-    state = SimpleNamespace(own=SimpleNamespace(data=data))
+    state = SimpleNamespace(own=SimpleNamespace(data=data, tries=np.int32(tries)))
     assert DeepAgent._confirmed(agent, state, len(returns)) is ends
+
+
+@pytest.mark.parametrize(("length", "first", "tenth"), [(10, 20, 47), (100, 20, 47), (150, 14, 32), (1000, 5, 12)])
+def test_a_try_has_2000_steps_of_5_to_20_episodes_and_a_later_one_more(length, first, tenth):
+    for tries, expected in ((1, first), (10, tenth)):
+        enough = [n for n in range(1, 99) if deep_confirm.is_enough(np.full(n, length), tries)]
+        assert enough[0] == expected
+
+
+def confirmed_at(draw, target: float, most: int, length: int = 100) -> int:
+    """The try by which a policy with such returns is confirmed, given up as in a run where its mean falls below."""
+    for tries in range(1, most + 1):
+        returns: list[float] = []
+        while not deep_confirm.is_enough(np.full(len(returns), length), tries):
+            returns.append(draw())
+            if len(returns) >= 3 and np.mean(returns) < target:
+                break
+        else:
+            if deep_confirm.is_reached(np.array(returns), target, tries):
+                return tries
+    return 0
+
+
+POLICIES = {  # returns, target
+    "just below": (lambda rng: rng.normal(-100.5, 20.0), -100.0),
+    "fails now and then": (lambda rng: float(rng.random() < 0.8), 0.9),
+    "seldom good": (lambda rng: rng.exponential(600.0), 750.0),
+}
+
+
+@pytest.mark.parametrize("case", POLICIES)
+def test_a_policy_below_its_target_is_hardly_ever_confirmed_however_often_it_is_tried(case):
+    draw, target = POLICIES[case]
+    rngs = [np.random.default_rng(seed) for seed in range(200)]
+    found = [confirmed_at(functools.partial(draw, rng), target, 30) for rng in rngs]
+    assert np.mean(np.array(found) > 0) <= deep_confirm.RISK
+
+
+def test_a_good_policy_is_confirmed_soon():
+    rngs = [np.random.default_rng(seed) for seed in range(100)]
+    found = [confirmed_at(functools.partial(rng.normal, -85.0, 20.0), -100.0, 10) for rng in rngs]
+    assert min(found) > 0 and np.mean(np.array(found) == 1) > 0.8
+
+
+# The end of a run.
+
+
+@pytest.mark.parametrize(("met", "is_last", "ends"), [(1, True, True), (1, False, False), (0, True, False)])
+def test_what_is_left_of_a_budget_judges_the_newest_policies_once_a_reward_was_met(met, is_last, ends):
+    settings = DeepConfig(num_episodes=64)
+    learning = SimpleNamespace(goals=lambda data: None)
+    agent = SimpleNamespace(config=settings, _is_last=lambda state: is_last, learning=learning)
+    own = SimpleNamespace(confirms=False, data=kept([np.zeros(9)], [0]), explorer="one", met=met)
+    players = DeepAgent._players(agent, SimpleNamespace(own=own, seed=0, round=3))
+    assert (players == SURE).all() == ends and ((players == EXPLORER).all() == (met == 0))
+
+
+@pytest.mark.parametrize(("best_return", "policy"), [(-np.inf, "newest"), (-1.0, "best")])
+def test_where_no_policy_was_judged_a_run_ends_with_the_newest(best_return, policy):
+    noted = []
+
+    class State(SimpleNamespace):
+        def _replace(self, **changes):
+            return State(**(self.__dict__ | changes))
+
+        def noted(self, **changes):
+            noted.append(changes)
+            return self
+
+    ledger = SimpleNamespace(best_return=best_return)
+    own = SimpleNamespace(data=kept([np.ones(3), np.ones(5)], [0, 0]))
+    state = State(own=own, ledger=ledger, policy="newest", best_policy="best")
+    assert DeepAgent._over(SimpleNamespace(config=DeepConfig(num_episodes=1)), state).policy == policy
+    assert noted[-1]["phase"] == DONE and (policy == "best" or noted[0] == {"best_return": 5.0})

@@ -6,18 +6,18 @@ A round, for one seed:
     Learn    the explorer on the bonus of all data, as it is now, plus the reward: 1-step targets
              the task policy on the reward alone: n-step targets, partly from the best episodes
     Judge    the task's episodes without noise evaluate its averaged policy; the best one is kept, and played again in
-             fresh episodes before a run stops
+             fresh episodes before a run stops at a target; the last of a budget are all without noise
 
 Nothing of a simulator lives longer than a round, so a resumed run is exact, and it does not matter who plays.
 """
 
-import math
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from pcpg.algorithm1 import Explored
 from pcpg.algorithms import Assets, Bound, World
+from pcpg.algos.deep_confirm import FEWEST, MOST, STEPS, is_enough, is_reached
 from pcpg.algos.deep_learn import Learning, OfAgent
 from pcpg.algos.deep_play import Members, Playing, measured, no_members
 from pcpg.algos.deep_settings import DeepConfig
@@ -31,9 +31,6 @@ from pcpg.learners.novelty import Novelty, no_novelty
 from pcpg.learners.transitions import CHANCE, EXPLORER, SURE, TASK, Episodes, Transitions
 from pcpg.policies.off_policy import DeepPolicy, Scale
 from pcpg.state import DONE, EXPLOIT, EXPLORE, Ledger, Report, SeedState
-
-CONFIRM_STEPS, FEWEST, MOST = 2_000, 5, 20
-"""Steps of the fresh episodes that confirm a policy, and how few and how many episodes there may be."""
 
 
 class Own(NamedTuple):
@@ -51,6 +48,7 @@ class Own(NamedTuple):
     met_at: np.ndarray  # int64, steps at which the first one ended; -1: none has
     confirmed: np.ndarray  # [2] float64: sum and number of the fresh returns of the best policy
     confirms: np.ndarray  # bool: the next round plays the best policy
+    tries: np.ndarray  # int32, how often a best policy was played again
     given: np.ndarray  # int64, transitions of another run
     batches: np.ndarray  # int32, rounds whose data were written in this run
     kept: Transitions | None  # None inside a checkpoint
@@ -109,6 +107,7 @@ class DeepAgent(Bound[Own]):
             met_at=none - 1,
             confirmed=np.zeros(2),
             confirms=np.zeros((), bool),
+            tries=zero,
             given=none,
             batches=zero,
             kept=Transitions(self.env.observation_space, self.env.action_space),
@@ -213,6 +212,8 @@ class DeepAgent(Bound[Own]):
             share = 0.0 if self.learning.goals(own.data) is None else 1.0 - share
         is_task = (rng.random(number) < share) | (own.explorer is None)
         is_sure = (rng.random(number) < self.config.sure_share) & (int(own.met) > 0)
+        if own.met and self._is_last(state):
+            return np.full(number, SURE)
         return np.where(is_task, np.where(is_sure, SURE, TASK), EXPLORER)
 
     def _policies(self, state: State) -> dict[int, DeepPolicy]:
@@ -249,36 +250,35 @@ class DeepAgent(Bound[Own]):
             state = state._replace(own=own._replace(confirmed=np.array([total, number])))
             if is_over:
                 return self._confirmed(state, int(number)), metrics
-            if self.target is not None and mean < self.target and number >= 3 and not self._is_last(state):
+            if self.target is not None and mean < self.target and number >= 3:
                 return self._resumed(state.noted(best_return=mean)), metrics
             return state, metrics
         if not is_judged:
             state = state.noted(last_return=ledger.last_return, best_return=best)
+        elif state.ledger.last_return >= state.ledger.best_return:  # of equals the newest
+            state = state._replace(best_policy=judged)
         newest = self.learning.policy(state.own.task, state.own.scale).final()
         reached = self.target is not None and is_judged and state.ledger.last_return >= self.target
-        if (reached or (self._is_last(state) and own.met)) and not self._is_spent(state):
-            confirms = own._replace(confirms=np.ones((), bool), confirmed=np.zeros(2))
-            if not np.isfinite(state.ledger.best_return):
-                state = state._replace(best_policy=newest)
+        if reached and not self._is_spent(state):
+            tries = own.tries + np.int32(1)
+            confirms = own._replace(confirms=np.ones((), bool), confirmed=np.zeros(2), tries=tries)
             return state._replace(own=confirms, policy=newest), metrics
         return self._over(state._replace(policy=newest)) if self._is_spent(state) else state._replace(
             policy=newest
         ), metrics
 
     def _confirmed(self, state: State, number: int) -> State:
-        """After enough fresh episodes of the best policy: the end, or more learning.
-
-        It was chosen because it did well, so its mean has to be above the target by a standard error.
-        """
+        """After enough fresh episodes of the best policy: the end, or more learning."""
         returns = state.own.data.by_episode(state.own.data.column("reward"), np.add)[-number:]
-        error = float(returns.std(ddof=1)) / math.sqrt(number) if number > 1 else 0.0
-        is_reached = self.target is not None and float(returns.mean()) - error >= self.target
-        return self._over(state) if is_reached or self._is_last(state) else self._resumed(state)
+        reached = self.target is not None and is_reached(returns, self.target, int(state.own.tries))
+        return self._over(state) if reached or self._is_spent(state) else self._resumed(state)
 
     def _over(self, state: State) -> State:
-        returns = state.own.data.by_episode(state.own.data.column("reward"), np.add)
+        """The end, with the best policy; with the newest where none was judged."""
         if not np.isfinite(state.ledger.best_return):
-            state = state.noted(best_return=float(returns[-self.config.num_episodes :].mean()))
+            returns = state.own.data.by_episode(state.own.data.column("reward"), np.add)
+            mean = float(returns[-self.config.num_episodes :].mean())
+            state = state._replace(best_policy=state.policy).noted(best_return=mean)
         return state._replace(policy=state.best_policy).noted(phase=DONE, last_return=state.ledger.best_return)
 
     def _resumed(self, state: State) -> State:
@@ -287,9 +287,9 @@ class DeepAgent(Bound[Own]):
         return state._replace(policy=newest, own=state.own._replace(confirms=np.zeros((), bool)))
 
     def _is_last(self, state: State) -> bool:
-        """Whether what is left of the budget is for confirming the best policy."""
+        """Whether what is left of the budget is for judging the newest policies."""
         longest = self._longest(state)
-        confirm = self.config.confirm_episodes or min(max(CONFIRM_STEPS // longest, FEWEST), MOST)
+        confirm = self.config.confirm_episodes or min(max(STEPS // longest, FEWEST), MOST)
         reserve = min(confirm * longest, self.config.budget // 10)
         return int(state.ledger.env_steps) + reserve + self._round_steps(state) > self.config.budget
 
@@ -297,8 +297,7 @@ class DeepAgent(Bound[Own]):
         """Whether so many fresh episodes, the newest, say enough of a policy."""
         if self.config.confirm_episodes:
             return number >= self.config.confirm_episodes
-        steps = int(state.own.data.each("lengths")[-number:].sum())
-        return number >= FEWEST and (steps >= CONFIRM_STEPS or number >= MOST)
+        return is_enough(state.own.data.each("lengths")[-number:], int(state.own.tries))
 
     def _is_spent(self, state: State) -> bool:
         return int(state.ledger.env_steps) + self._round_steps(state) > self.config.budget

@@ -115,7 +115,7 @@ class DeepConfig(WithoutCover):
     sure_share: float = 0.5
     """Share of the task policy's episodes without noise; they evaluate it, and their data are kept as well."""
     confirm_episodes: int = 0
-    """Fresh episodes that confirm a policy before a run stops or ends; 0: 2,000 steps of them, but from 5 to 20."""
+    """Fresh episodes that confirm a policy before a run stops; 0: by the rule, from 5 or 20 on."""
     offline_updates: int = 20_000
     """Updates on given data before the first new step."""
 
