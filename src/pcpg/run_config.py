@@ -19,15 +19,14 @@ from pcpg.elsewhere import POLICIES, refuse_elsewhere
 from pcpg.envs.adapters.names import is_on_host, register_function
 from pcpg.envs.protocol import Environment
 from pcpg.envs.registry import complete_options, declared_options, known_as, make
-from pcpg.envs.spaces import flat_size
+from pcpg.envs.spaces import MOST_ENTRIES, flat_size
 from pcpg.features import FEATURES, make_features
 from pcpg.features.base import FeatureMap, Phi, is_own_features, register_features
 from pcpg.machine import free_memory
 from pcpg.policies.networks import Network, register_network
 from pcpg.presets import environment_preset, features_for, preset
-from pcpg.runs.documents import plain
-
-MAX_SEED = 2**32 - 1
+from pcpg.runs.documents import is_list_of, plain
+from pcpg.runs.folder import MAX_SEED, MOST_SEEDS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,8 +61,8 @@ class RunConfig:
                 check_type(kind, getattr(self, name), name)
         if self.seeds < 1:
             raise ConfigError(f"seeds must be at least 1, got {self.seeds}")
-        if self.seeds > MAX_SEED:
-            raise ConfigError(f"seeds must be at most {MAX_SEED}, got {self.seeds}")
+        if self.seeds > MOST_SEEDS:
+            raise ConfigError(f"seeds must be at most {MOST_SEEDS:,}, got {self.seeds:,}")
         if not 0 <= self.seed <= MAX_SEED - self.seeds + 1:
             raise ConfigError(f"seed must lie between 0 and {MAX_SEED - self.seeds + 1}, got {self.seed}")
         if self.lanes < 0:
@@ -71,6 +70,7 @@ class RunConfig:
         if self.feature_seed < 0:
             raise ConfigError(f"feature_seed must be 0 or more, got {self.feature_seed}")
         self._check_agent()
+        self._check_source()
         self._check_data()
 
     def _check_agent(self) -> None:
@@ -90,6 +90,14 @@ class RunConfig:
                 raise ConfigError(f"agent.{name}: {self.algo} is the algorithm without it; others have one")
         if self.agent.needs_budget and not (self.limits.steps or self.limits.seconds):
             raise ConfigError("explore.reward_first is a share of the budget: set steps or time as well")
+
+    def _check_source(self) -> None:
+        if not self.source:
+            return
+        run, members, covers = map(self.source.get, ("run", "members", "covers"))
+        fits = isinstance(run, str) and is_list_of(members, str) and isinstance(covers, Mapping)
+        if not fits:
+            raise ConfigError(f"source must have run, members and covers, got {dict(self.source)!r:.100}")
 
     def _check_data(self) -> None:
         kinds = {"from": str, "episodes": int, "steps": int, "sha256": str}
@@ -231,10 +239,6 @@ def _make_features(name: str, env: Environment, seed: int, options: str) -> Feat
         return make_features(name, env, seed, **json.loads(options))
     except (ValueError, TypeError) as error:
         raise ConfigError(f"features {name!r}: {error}") from error
-
-
-MOST_ENTRIES = 10_000_000
-"""Limit for one observation or action: beyond it, even a network's first layer is unreasonable."""
 
 
 MOST_STEPS = 2**31 - 1

@@ -19,6 +19,7 @@ from pcpg.config import ConfigError
 from pcpg.envs.adapters.names import register_function
 from pcpg.runs.errors import DamagedFile, RunError
 from pcpg.runs.folder import RunFolder
+from pcpg.training import logged as reading
 from pcpg.training.logged import episodes_of, read_npz
 
 DEEP: dict[str, Any] = {
@@ -286,3 +287,11 @@ def test_a_dataset_of_minari_is_read_as_a_file_is(tmp_path: Path, monkeypatch: p
     assert begun.data["steps"] == run.summary["env_steps"][0]
     with pytest.raises(ConfigError, match="Minari cannot load it"):
         begun_with(run.config, "minari:pcpg/other-v0")
+
+
+def test_a_file_that_is_no_archive_is_refused_before_it_is_read(tmp_path: Path, monkeypatch: Any) -> None:
+    (tmp_path / "a.npz").touch()
+    os.truncate(tmp_path / "a.npz", 10 << 30)
+    monkeypatch.setattr(reading, "read_file", lambda path: pytest.fail("10 GB were read"))
+    with pytest.raises(DamagedFile, match=r"not an \.npz file"):
+        read_npz(tmp_path / "a.npz")

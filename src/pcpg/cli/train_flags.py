@@ -31,6 +31,7 @@ from pcpg.cli.flags import (
 )
 from pcpg.config import Json, entries_of, from_plain
 from pcpg.runs.disk import read_file
+from pcpg.runs.documents import refuse_nested
 from pcpg.runs.errors import DamagedFile
 
 if typing.TYPE_CHECKING:
@@ -331,4 +332,8 @@ def _read_config(path: Path) -> Json:
         data = data.get("content")
     if not isinstance(data, dict):
         raise Mistake(f"--config {path} must hold a JSON object, got a {type(data).__name__}")
+    try:
+        refuse_nested(data)
+    except ValueError as error:
+        raise Mistake(f"--config {path} is {error}") from error
     return data

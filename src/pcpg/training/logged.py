@@ -33,7 +33,7 @@ from pcpg.envs.spaces import Box, Discrete, MultiDiscrete, Space
 from pcpg.learners.transitions import CHANCE, Episodes
 from pcpg.run_config import RunConfig
 from pcpg.runs.arrays import encode_arrays
-from pcpg.runs.disk import exists, largest, read_file
+from pcpg.runs.disk import exists, largest, read_file, read_head
 from pcpg.runs.errors import DamagedFile, MissingExtra, RunError
 from pcpg.runs.folder import RunFolder
 from pcpg.state import SHARED
@@ -285,6 +285,8 @@ KINDS = "biuf"
 
 def read_npz(path: Path) -> dict[str, np.ndarray]:
     """The arrays of episodes in an .npz file by name; raises `DamagedFile` for anything else."""
+    if not read_head(path, 2)[0].startswith(b"PK"):
+        raise DamagedFile(path, "not an .npz file of numbers")
     data, found = read_file(path), {}
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
@@ -321,7 +323,7 @@ def _array(data: bytes) -> np.ndarray:
     shape, is_fortran, dtype = read(file)
     if dtype.kind not in KINDS:
         raise ValueError(f"an array of {dtype}, expected numbers")
-    rest = data[file.tell() :]
-    if min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize != len(rest):
-        raise ValueError(f"an array of shape {shape} in {len(rest):,} bytes")
-    return np.frombuffer(rest, dtype).reshape(shape, order="F" if is_fortran else "C")
+    rest = len(data) - file.tell()
+    if min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize != rest:
+        raise ValueError(f"an array of shape {shape} in {rest:,} bytes")
+    return np.frombuffer(data, dtype, offset=file.tell()).reshape(shape, order="F" if is_fortran else "C")
