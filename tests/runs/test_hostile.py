@@ -224,7 +224,9 @@ def test_names_of_features_and_rewards_are_looked_up_and_never_imported(run: Pat
     assert cli("report", run).code == 0
     with pytest.raises(ValueError, match="are a Python function, which a run folder does not hold"):
         _ = pcpg.load(run).features
-    source = {"source": {"run": str(run), "reward": {"name": "payload.reward", "sha256": "0"}, "members": [], "covers": {}}}
+    source = {
+        "source": {"run": str(run), "reward": {"name": "payload.reward", "sha256": "0"}, "members": [], "covers": {}}
+    }
     forge(run, "config.json", lambda config: config | source)
     with pytest.raises(ConfigError, match="was given the reward"):
         pcpg.load(run)

@@ -116,6 +116,8 @@ def _judge(error: Exception) -> tuple[str | None, int]:
 
     if isinstance(error, NonFinite | EnvironmentFailed):
         return "stopped", 1
+    if "Unable to initialize backend" in str(error):  # of JAX, as JAX_PLATFORMS names it
+        return "error", 2
     if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error):
         return "stopped: out of memory; try fewer --ppo.num-episodes or --lanes", 1
     return None, 1
