@@ -137,7 +137,10 @@ FORGED: tuple[tuple[str, Any], ...] = (
     *(("config", value) for value in (3, [], {}, {"env": 3}, {"env": "CombinationLock-v0", "env_options": []})),
     *(("config.seeds", value) for value in (0, 10**7, "2", None)),
     *(("config.env", value) for value in (3, "nope", "Maze-v0", None)),
-    *(("config.agent", value) for value in ([], {"ppo": 3}, {"ppo": {"hidden": [10**9]}})),
+    *(
+        ("config.agent", value)
+        for value in ([], {"ppo": 3}, {"ppo": {"hidden": [10**9]}}, {"ppo": {"hidden": [8, 30_000, 30_000, 8]}})
+    ),
     *(("environment", value) for value in (3, {}, {"cells": [1]})),
     ("sha256", "0" * 64),
 )

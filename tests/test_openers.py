@@ -86,6 +86,25 @@ def test_every_file_is_opened_by_the_one_opener():
     assert not ALLOWED.keys() - found, "no longer there"
 
 
+WRITING = {"savefig", "imsave", "write_text", "write_bytes", "tofile", "touch", "symlink_to"}
+"""Names that write a file, whatever they belong to."""
+WRITES = {
+    "pcpg/reports/figures.py: figure.savefig": "into memory",
+    "pcpg/training/compile_cache.py: marker.touch": "in a folder of the user's that nobody else may write to",
+    "pcpg_lab/sweeps/on_ray.py: self.mark.touch": "a new file of a random name",
+}
+
+
+def test_every_file_is_written_by_the_one_writer():
+    found = {
+        f"{path.relative_to(SOURCE).as_posix()}: {ast.unparse(node)}"
+        for path in sorted(SOURCE.rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Attribute) and node.attr in WRITING
+    }
+    assert found == WRITES.keys(), "use pcpg.runs.disk.write_file"
+
+
 AROUND = """
 open(x); x.open(); Path.open(x); io.open(x); io.FileIO(x); os.open(x, 0); os.fdopen(x); map(open, [x]); builtins.open(x)
 x.read_text(); (a / b).read_bytes(); map(Path.read_text, [x]); getattr(x, "read_text")(); codecs.open(x)

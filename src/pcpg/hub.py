@@ -11,7 +11,6 @@ import hashlib
 from pathlib import Path
 from typing import NamedTuple
 
-from pcpg.budget import NO_LIMITS
 from pcpg.config import ConfigError, Json
 from pcpg.envs.options import load as at_home
 from pcpg.envs.protocol import Environment
@@ -27,13 +26,10 @@ from pcpg.runs.arrays import encode_arrays, read_arrays
 from pcpg.runs.disk import exists, make_folder, write_file
 from pcpg.runs.documents import NUMBER, is_list_of, read_json, write_json
 from pcpg.runs.errors import FolderTaken, understood
-from pcpg.training.storage import policies_of
+from pcpg.training.storage import check_networks, policies_of
 from pcpg.trees import flatten
 
 MODEL, ARRAYS, CARD, VIDEO = "pcpg.json", "policy.safetensors", "README.md", "video.gif"
-
-LARGEST = 1_000
-"""How many times the bytes of its arrays the networks of a model, their training included, may need."""
 
 
 class Model(NamedTuple):
@@ -97,10 +93,8 @@ def load(folder: str | Path) -> Model:
             raise ValueError(f"expected the returns of {len(read.seed_list):,} seeds, got {returns!r:.60}")
         sha256 = str(about["sha256"])
     arrays = read_arrays(path / ARRAYS, sha256)
+    check_networks(path / ARRAYS, [arrays], read, env)
     with understood(path / ARRAYS):
-        stored, needed = sum(array.nbytes for array in arrays.values()), read.agent.cost(env, NO_LIMITS).networks
-        if needed > LARGEST * (stored + 1_000_000):
-            raise ValueError("the networks of its settings are far larger than its arrays")
         networks = policies_of(arrays, read, env, "final", range(len(returns)))
     return Model([Policy(network, env) for network in networks], config, returns)
 

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import importlib
+import io
 import os
 import subprocess
 import sys
@@ -24,7 +25,7 @@ from pcpg.envs.drawing import INK, WHITE, canvas, font
 from pcpg.envs.gymnasium_bridge import FunctionalEnv
 from pcpg.envs.host import EnvironmentFailed, HostEnvironment
 from pcpg.reports.figures import MOST_FRAMES, Playing, shrunk
-from pcpg.runs.disk import check_output, is_folder
+from pcpg.runs.disk import check_output, is_folder, write_file
 from pcpg.runs.errors import MissingExtra, RunError
 from pcpg.runs.folder import RunFolder
 from pcpg.training.trust import made_here
@@ -287,7 +288,9 @@ def write_video(frames: Sequence[np.ndarray], path: Path, fps: float = 15.0) -> 
     palette = Image.fromarray(np.concatenate([frames[index] for index in some])).quantize(256)
     quantized = [image.quantize(palette=palette, dither=Image.Dither.NONE) for image in images]
     hundredths = max(2, round(100 / fps))  # the unit of time of a GIF
-    quantized[0].save(path, save_all=True, append_images=quantized[1:], duration=hundredths * 10, loop=0)
+    buffer = io.BytesIO()
+    quantized[0].save(buffer, "GIF", save_all=True, append_images=quantized[1:], duration=hundredths * 10, loop=0)
+    write_file(path, buffer.getvalue())
 
 
 def _write_mp4(frames: Sequence[np.ndarray], path: Path, fps: float) -> None:

@@ -19,15 +19,14 @@ from pcpg.elsewhere import POLICIES, refuse_elsewhere
 from pcpg.envs.adapters.names import is_on_host, register_function
 from pcpg.envs.protocol import Environment
 from pcpg.envs.registry import complete_options, declared_options, known_as, make
-from pcpg.envs.spaces import flat_size
+from pcpg.envs.spaces import MOST_ENTRIES, flat_size
 from pcpg.features import FEATURES, make_features
 from pcpg.features.base import FeatureMap, Phi, is_own_features, register_features
 from pcpg.machine import free_memory
 from pcpg.policies.networks import Network, register_network
 from pcpg.presets import environment_preset, features_for, preset
-from pcpg.runs.documents import plain
-
-MAX_SEED = 2**32 - 1
+from pcpg.runs.documents import is_list_of, plain
+from pcpg.runs.folder import MAX_SEED, MOST_SEEDS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,6 +65,7 @@ class RunConfig:
         if self.feature_seed < 0:
             raise ConfigError(f"feature_seed must be 0 or more, got {self.feature_seed}")
         self._check_agent()
+        self._check_source()
         self._check_data()
 
     def _check_agent(self) -> None:
@@ -85,6 +85,14 @@ class RunConfig:
                 raise ConfigError(f"agent.{name}: {self.algo} is the algorithm without it; others have one")
         if self.agent.needs_budget and not (self.limits.steps or self.limits.seconds):
             raise ConfigError("explore.reward_first is a share of the budget: set steps or time as well")
+
+    def _check_source(self) -> None:
+        if not self.source:
+            return
+        run, members, covers = map(self.source.get, ("run", "members", "covers"))
+        fits = isinstance(run, str) and is_list_of(members, str) and isinstance(covers, Mapping)
+        if not fits:
+            raise ConfigError(f"source must have run, members and covers, got {dict(self.source)!r:.100}")
 
     def _check_data(self) -> None:
         kinds = {"from": str, "episodes": int, "steps": int, "sha256": str}
@@ -188,8 +196,8 @@ def check_seeds(seeds: int, seed: int) -> None:
     """Refuse seeds that do not exist."""
     if seeds < 1:
         raise ConfigError(f"seeds must be at least 1, got {seeds}: it is how many, and seed is the first")
-    if seeds > MAX_SEED:
-        raise ConfigError(f"seeds must be at most {MAX_SEED}, got {seeds}")
+    if seeds > MOST_SEEDS:
+        raise ConfigError(f"seeds must be at most {MOST_SEEDS:,}, got {seeds:,}")
     if not 0 <= seed <= MAX_SEED - seeds + 1:
         raise ConfigError(f"seed must lie between 0 and {MAX_SEED - seeds + 1}, got {seed}")
 
@@ -237,10 +245,6 @@ def _make_features(name: str, env: Environment, seed: int, options: str) -> Feat
         return make_features(name, env, seed, **json.loads(options))
     except (ValueError, TypeError) as error:
         raise ConfigError(f"features {name!r}: {error}") from error
-
-
-MOST_ENTRIES = 10_000_000
-"""Limit for one observation or action: beyond it, even a network's first layer is unreasonable."""
 
 
 MOST_STEPS = 2**31 - 1

@@ -22,7 +22,7 @@ from pcpg.cli.flags import Arg, JsonFlag, Mistake, OnFlag, Part, StorageFlag, pa
 from pcpg.config import Json
 from pcpg.machine import environment_variable
 from pcpg.runs.disk import check_folder
-from pcpg.training.display import QUIET_SECONDS, Display, clock_time, duration, printable, say
+from pcpg.training.display import QUIET_SECONDS, Display, clock_time, duration, one_line, printable, say
 from pcpg.training.interrupt import stop_on_interrupt
 
 if typing.TYPE_CHECKING:
@@ -186,9 +186,9 @@ def show_status(path: str, console: Console, as_json: bool) -> int:
     out = answer(console, as_json)
     say(out, _line(status))
     for cell, rounds in status.running.items():
-        say(out, f"running: {labels[cell]}: round {rounds}")
+        say(out, one_line(f"running: {labels[cell]}: round {rounds}"))
     for cell, cause in status.failed.items():
-        say(out, f"failed: {labels[cell]}: {cause}", "red")
+        say(out, one_line(f"failed: {labels[cell]}: {cause}"), "red")
     print_json(status.as_json(), as_json)
     return 0
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pcpg.config import Json
+from pcpg.reports.figures import write_figure
 from pcpg_theory.mdp import Array
 from pcpg_theory.tabular import TheoryRun
 
@@ -28,11 +29,6 @@ def _figure(columns: int, width: float = 4.6, height: float = 3.6) -> tuple["Fig
     return figure, axes
 
 
-def _save(figure: "Figure", path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=150)
-
-
 def draw_run(rounds: Sequence[Json], optimal: float, path: Path) -> None:
     """Draw value, escape probability and information gain over the rounds of a run, and save the picture."""
     figure, axes = _figure(3)
@@ -47,7 +43,7 @@ def draw_run(rounds: Sequence[Json], optimal: float, path: Path) -> None:
         axis.set(title=title, xlabel="round n", ylim=(0, None))
     axes[0].axhline(optimal, color=COLOURS["truth"], linestyle="--", linewidth=1)
     axes[0].annotate("optimal", (n[0], optimal), xytext=(0, -11), textcoords="offset points", color=COLOURS["truth"])
-    _save(figure, path)
+    write_figure(figure, path, dpi=150)
 
 
 def draw_tree(rows: Sequence[Json], path: Path) -> None:
@@ -71,7 +67,7 @@ def draw_tree(rows: Sequence[Json], path: Path) -> None:
         axis.set_xticks(range(len(kinds)), kinds)
     left.annotate("value of L: 1/2", (-0.4, 0.5), xytext=(0, 4), textcoords="offset points", fontsize=9)
     right.legend(frameon=False, loc="lower left")
-    _save(figure, path)
+    write_figure(figure, path, dpi=150)
 
 
 def draw_aggregation(off: Sequence[Json], on: Sequence[Json], path: Path) -> None:
@@ -96,7 +92,7 @@ def draw_aggregation(off: Sequence[Json], on: Sequence[Json], path: Path) -> Non
     axes[0].annotate(
         "theorem: PC-PG loses at most eps + 0", (0.0, 0.0), xytext=(4, 8), textcoords="offset points", fontsize=9
     )
-    _save(figure, path)
+    write_figure(figure, path, dpi=150)
 
 
 def draw_kernel(
@@ -126,4 +122,4 @@ def draw_kernel(
     axes[2].set(title="unknown pairs", xlabel="n", ylim=(0, None))
     axes[3].set(title="information gain (nats)", xlabel="n", ylim=(0, None))
     axes[2].legend(frameon=False)
-    _save(figure, path)
+    write_figure(figure, path, dpi=150)

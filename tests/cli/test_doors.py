@@ -3,6 +3,7 @@
 import math
 import os
 import re
+import resource
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -87,6 +88,19 @@ def test_an_output_replaces_no_pipe_and_no_folder(output: Any) -> None:
     path.mkdir()
     answer = write(path)
     assert answer.code == 2 and "a folder" in answer.err and path.is_dir()
+
+
+def test_an_output_that_does_not_fit_on_the_disk_is_said_in_one_line_and_the_old_one_stays(output: Any) -> None:
+    path, write = output
+    assert write(path).code == 0
+    before, limits = path.read_bytes(), resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
+    try:
+        answer = write(path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert answer.code == 2 and "cannot write" in answer.err.splitlines()[-1] and "Traceback" not in answer.err
+    assert path.read_bytes() == before and [one.name for one in Path().iterdir()] == [path.name]
 
 
 def test_a_device_is_never_replaced(run: Path, cli: Cli) -> None:
@@ -175,6 +189,23 @@ def test_a_number_too_large_for_a_float_is_damage(name: str, run: Path, cli: Cli
 def test_a_value_that_nobody_means_is_refused(command: list[str], said: str, run: Path, cli: Cli) -> None:
     refused(cli(*(word.format(run=run) for word in command)), said)
     assert not list(Path().iterdir())
+
+
+@pytest.mark.parametrize("entry", ["looked", "feature_options", "source", "env_options"])
+def test_settings_that_are_nested_too_deeply_are_refused(entry: str, run: Path, cli: Cli) -> None:
+    text = '{"a": ' * 900 + "1" + "}" * 900
+    Path("deep.json").write_text(f'{{"env": "gymnasium:FrozenLake-v1", "algo": "ppo", "{entry}": {text}}}')
+    refused(cli("train", "--config", "deep.json"), "deep.json is nested too deeply")
+
+
+def test_more_seeds_than_a_run_may_have_are_refused_before_any_work(run: Path, cli: Cli) -> None:
+    for seeds in (100_001, 10**9):
+        refused(cli("train", "CombinationLock-v0", "--seeds", seeds), f"at most 100,000, got {seeds:,}")
+
+
+def test_all_layers_of_a_network_count_where_its_memory_is_estimated(run: Path, cli: Cli) -> None:
+    sizes = ["--algo", "ppo", "--ppo.hidden", "8", "1000000", "1000000", "8"]
+    refused(cli("train", "CombinationLock-v0", *sizes), "GB for networks")
 
 
 # Environments that do what they must not.

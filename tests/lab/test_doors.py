@@ -4,24 +4,31 @@ import importlib
 import json
 import os
 import shutil
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pcpg.config import ConfigError
+from pcpg.reports.figures import new_figure
 from pcpg.run_config import RunConfig
 from pcpg.runs.documents import read_json, write_json
 from pcpg.runs.errors import DamagedFile, FolderTaken
 from pcpg.runs.folder import RunFolder
 from pcpg.runs.lock import LOCK, hold_lock
 from pcpg.training.loop import start_run
-from pcpg_lab.claims import EXPERIMENTS
-from pcpg_lab.claims.harness import reproduce
-from pcpg_lab.sweeps.crew import Boss, perform
-from pcpg_lab.sweeps.plan import Cell, Plan, plan_of
+from pcpg_lab.claims import EXPERIMENTS, certificates
+from pcpg_lab.claims.certificates import SMOKE, run_case
+from pcpg_lab.claims.harness import reproduce, summarised
+from pcpg_lab.claims.records import save
+from pcpg_lab.sweeps import crew
+from pcpg_lab.sweeps.crew import Boss, perform, pin
+from pcpg_lab.sweeps.plan import Cell, Plan, plan_of, read_plan
 from pcpg_lab.sweeps.status import SweepFolder
 from pcpg_lab.sweeps.sweep import job_of, run_sweep
+from pcpg_lab.table1.command import Store
 
 PAYLOAD = """
 import os, pathlib
@@ -216,3 +223,88 @@ class NoEngine:
 def test_a_run_begins_with_the_very_settings_of_its_cell(tmp_path: Path, tiny: Callable[..., Any], algo: str):
     cell = plan_of({"base": tiny(algo, seeds=1)}).cells[0]
     assert start_run(RunConfig.from_json(cell.config), tmp_path / "run").config == cell.config
+
+
+@pytest.mark.parametrize("name", CLAIMS)
+def test_a_record_that_says_something_else_is_refused_in_words(name: str, tmp_path: Path):
+    module, _, claim = EXPERIMENTS[name].partition(":")
+    claim = getattr(importlib.import_module(module), claim)
+    (tmp_path / "cells").mkdir()
+    for text in ("{}", '{"seeds": [0], "config": {}}', "[1]"):
+        (tmp_path / "cells" / "zzz.json").write_text(text)
+        with pytest.raises(DamagedFile, match=r"zzz\.json.*rerun its cell, or remove it"):
+            summarised(claim, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "text", ["{}", '{"arguments": 3, "name": "linear"}', '{"name": "x", "arguments": {}, "runs": 3}']
+)
+def test_a_case_that_says_something_else_is_refused_in_words(text: str, tmp_path: Path):
+    (tmp_path / "cases").mkdir()
+    (tmp_path / "cases" / "linear.json").write_text(text)
+    for read in (lambda: certificates.write_all(tmp_path), lambda: run_case(SMOKE[0], 0.05, tmp_path, 1, "")):
+        with pytest.raises(DamagedFile, match=r"linear\.json: intact, but not what a run stores there"):
+            read()
+
+
+@pytest.mark.parametrize("text", ["{}", '{"arguments": 3}', '{"arguments": {"algo": []}}'])
+def test_a_cell_of_table1_that_says_something_else_is_refused_in_words(text: str, tmp_path: Path):
+    (tmp_path / "cells").mkdir()
+    (tmp_path / "cells" / "zzz.json").write_text(text)
+    with pytest.raises(DamagedFile, match=r"zzz\.json: intact, but not what a run stores there"):
+        Store(tmp_path, "").all()
+
+
+def test_figures_are_written_through_no_link(tmp_path: Path):
+    (tmp_path / "victim").write_text("precious")
+    for name in ("a.png", "a.svg"):
+        (tmp_path / name).symlink_to(tmp_path / "victim")
+    figure, _ = new_figure(1, 1, width=1, height=1)
+    for path in save(figure, tmp_path / "a"):
+        assert path.stat().st_size > 100 and not path.is_symlink()
+    assert (tmp_path / "victim").read_text() == "precious"
+
+
+@pytest.mark.parametrize("name", ["cells", "runs", "sweep", "summary.json"])
+def test_a_claim_follows_no_link_out_of_its_folder(name: str, tmp_path: Path, cli: Any):
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / name).symlink_to(tmp_path / "elsewhere")
+    found = cli("reproduce", "lock", "--scale", "smoke", "--out", tmp_path / "out")
+    assert found.code == 2 and f"{name}: is a link" in found.err and not list((tmp_path / "elsewhere").iterdir())
+
+
+def test_a_grid_of_more_cells_than_anybody_runs_is_refused_at_once():
+    grid = {f"agent.a{i}": list(range(10)) for i in range(9)}
+    with pytest.raises(ConfigError, match="at most 10,000 cells, got 1,000,000,000"):
+        plan_of({"base": {"env": "CombinationLock-v0"}, "grid": grid})
+
+
+def test_a_plan_that_is_nested_too_deeply_is_refused(tmp_path: Path):
+    (tmp_path / "s.py").write_text("SWEEP = {}\nSWEEP['base'] = SWEEP")
+    with pytest.raises(ConfigError, match=r"s\.py is nested too deeply"):
+        read_plan(tmp_path / "s.py")
+
+
+def test_what_a_plan_names_begins_no_line_of_its_status(status: Any):
+    cell = {"id": CELL, "label": "a\nerror: b", "group": "b", "config": {}}
+
+    def change(out: Path) -> None:
+        (out / "sweep.json").write_text(json.dumps({"cells": [cell], "cores": 1, "gpus": None}))
+        (out / "failed" / f"{CELL}.json").write_text(json.dumps({"cause": "x\nall cells done"}))
+
+    found = status(change)
+    assert "failed: a\\nerror: b: x\\nall cells done" in found.out
+
+
+@pytest.mark.parametrize("kind", ["link", "open to all"])
+def test_cores_are_not_noted_in_a_folder_that_may_be_a_strangers(kind: str, tmp_path: Path, monkeypatch: Any):
+    (tmp_path / "elsewhere").mkdir()
+    folder = tmp_path / f"pcpg-cores-{os.getuid()}"
+    folder.symlink_to(tmp_path / "elsewhere") if kind == "link" else folder.mkdir()
+    if kind != "link":
+        folder.chmod(0o777)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(crew, "available_cores", lambda: [0, 1])
+    monkeypatch.setattr(os, "sched_setaffinity", lambda *_: pytest.fail("it was pinned"))
+    assert pin(1) == [0, 1] and not list(folder.iterdir())

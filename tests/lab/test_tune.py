@@ -237,6 +237,10 @@ def test_an_altered_line_or_a_file_that_is_no_journal_is_named(tmp_path: Path, t
     path.write_bytes(whole + b'{"tri')  # of a process that was killed
     assert len(tune(entries_of(tiny, trials=2, prune=False), tmp_path / "out", Paper()).trials) == 2
     assert path.read_bytes() == whole
+    path.write_bytes(b"notes of my own")
+    with pytest.raises(RunError, match=r"study\.jsonl: not the journal of a search"):
+        tune(entries_of(tiny, prune=False), tmp_path / "out", Paper())
+    assert path.read_bytes() == b"notes of my own"
     path.unlink()
     os.mkfifo(path)
     with pytest.raises(RunError, match="is a pipe"):

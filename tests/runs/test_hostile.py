@@ -22,12 +22,15 @@ from pcpg.config import ConfigError
 from pcpg.envs.adapters.names import Untrusted, outside_module
 from pcpg.reports.page import write_report
 from pcpg.reports.read import read_run
+from pcpg.run_config import RunConfig
 from pcpg.runs.documents import read_json, write_json
 from pcpg.runs.errors import RunError
 from pcpg.runs.folder import RunFolder
 from pcpg.runs.manifest import read_manifest, write_manifest
 from pcpg.training.display import printable
 from pcpg.training.loop import train_run
+from pcpg.training.restore import restore
+from pcpg.training.storage import bound_agent
 from tests.damage import seal_anew
 
 pytestmark = pytest.mark.usefixtures("compile_once")
@@ -221,7 +224,9 @@ def test_names_of_features_and_rewards_are_looked_up_and_never_imported(run: Pat
     assert cli("report", run).code == 0
     with pytest.raises(ValueError, match="are a Python function, which a run folder does not hold"):
         _ = pcpg.load(run).features
-    source = {"source": {"run": str(run), "reward": {"name": "payload.reward", "sha256": "0"}, "members": []}}
+    source = {
+        "source": {"run": str(run), "reward": {"name": "payload.reward", "sha256": "0"}, "members": [], "covers": {}}
+    }
     forge(run, "config.json", lambda config: config | source)
     with pytest.raises(ConfigError, match="was given the reward"):
         pcpg.load(run)
@@ -413,6 +418,9 @@ def test_an_array_file_with_a_huge_header_is_refused(tmp_path: Path) -> None:
     ("entry", "value", "message"),
     [
         ("seeds", 10**7, "seeds must be at most 100,000"),
+        ("seeds", 0, "seeds must be at least 1"),
+        ("seed", -5, "seed must be at least 0"),
+        ("seed", 2**62, "seed must be at most 4,294,967,295"),
         ("seeds", "2", "seeds must be a int"),
         ("agent", [], "agent must be a dict"),
         ("env_options", None, "env_options must be a dict"),
@@ -425,6 +433,62 @@ def test_a_config_of_nonsense_is_refused_before_it_takes_memory(
     for command in ("report", "show", "resume", "evaluate"):
         answer = cli(command, run)
         assert answer.code == 2 and message in answer.err, command
+
+
+def test_networks_far_larger_than_the_arrays_of_a_folder_are_refused_before_any_is_made(run: Path, cli: Any) -> None:
+    forge(run, "config.json", lambda config: config | {"agent": config["agent"] | {"ppo": HUGE}})
+    said = "bytes of arrays, but its settings need networks of"
+    for command in ("evaluate", "exploit"):
+        answer = cli(command, run)
+        assert answer.code == 2 and said in answer.err and answer.err.count("\n") == 1, (command, answer)
+    folder, notices = RunFolder.open(run), list[str]()
+    config = RunConfig.from_json(folder.config, pcpg.load(run).env)
+    agent = bound_agent(config, pcpg.load(run).env)
+    with pytest.raises(RunError, match=said):
+        restore(folder, agent, config, None, notices.append)
+
+
+HUGE = {"num_updates": 1, "num_episodes": 16, "hidden": [8, 30_000, 30_000, 8]}
+"""Settings of which only the layers in the middle are large."""
+
+
+@pytest.mark.parametrize("name", ["observation_space", "action_space"])
+@pytest.mark.parametrize(
+    "space",
+    [
+        {"kind": "Box", "shape": [10_000, 10_000], "low": 0, "high": 1},
+        {"kind": "Discrete", "n": 10**9},
+        {"kind": "MultiDiscrete", "sizes": [10**6] * 100},
+    ],
+)
+def test_spaces_that_no_network_has_are_refused(run: Path, name: str, space: dict[str, Any], cli: Any) -> None:
+    forge(run, "environment.json", lambda content: content | {name: space})
+    answer = cli("evaluate", run)
+    assert answer.code == 2 and "environment.json: not a description" in answer.err and answer.err.count("\n") == 1
+
+
+def test_recorded_spaces_of_nonsense_are_refused_where_they_are_needed(run: Path) -> None:
+    forge(run, "environment.json", lambda content: content | {"spaces": {"observation": 5, "action": []}})
+    with pytest.raises(ValueError, match="not the spaces of gymnasium:FrozenLake-v1"):
+        pcpg.load(run).policy.act(3)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        {"a": 1},
+        {"run": 5, "members": [], "covers": {}},
+        {"run": "x", "members": [5], "covers": {}},
+        {"run": "x", "members": [], "covers": 5},
+        {"run": "x", "members": [], "covers": {}},
+        {"run": "x", "members": [], "covers": {"0": {"weights": "x"}}},
+    ],
+)
+def test_a_source_of_nonsense_is_refused_in_words(run: Path, source: dict[str, Any], cli: Any) -> None:
+    forge(run, "config.json", lambda config: config | {"source": source})
+    write_manifest(run, read_manifest(run)._replace(finished=False))
+    answer = cli("resume", run, "--trust")
+    assert answer.code == 2 and answer.err.count("\n") == 1, answer
 
 
 @pytest.mark.parametrize(
@@ -457,6 +521,13 @@ def test_what_steers_a_terminal_is_shown_as_its_code(cli: Any, tmp_path: Path) -
     assert printable("a\x1b[31mb\x07\u202ec\nd\té") == "a\\x1b[31mb\\x07\\u202ec\nd\té"
     answer = cli("evaluate", tmp_path / "no\x1b]0;title\x07[/x]such")
     assert answer.code == 2 and "\x1b]0" not in answer.err and "[/x]such" in answer.err
+
+
+@pytest.mark.parametrize("name", sorted(READERS))
+def test_a_line_break_in_a_name_begins_no_line(tmp_path: Path, cli: Any, name: str) -> None:
+    folder = tmp_path / "no\nerror: all is well"
+    answer = cli(*(("train", "--config", folder) if name == "train" else (name, folder)))
+    assert answer.code == 2 and answer.err.count("\n") == 1 and "no\\nerror: all is well" in answer.err
 
 
 def test_a_name_with_markup_trains_and_says_its_name(cli: Any, tmp_path: Path, config_file: Any, tiny: Any) -> None:

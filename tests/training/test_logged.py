@@ -1,13 +1,16 @@
 """Logged episodes with which a run begins: read, checked, kept, and found again by a resumed run."""
 
+import functools
 import io
 import itertools
 import os
+import sys
 import warnings
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
@@ -19,6 +22,8 @@ from pcpg.config import ConfigError
 from pcpg.envs.adapters.names import register_function
 from pcpg.runs.errors import DamagedFile, RunError
 from pcpg.runs.folder import RunFolder
+from pcpg.training import logged as reading
+from pcpg.training.from_minari import check_dataset
 from pcpg.training.logged import episodes_of, read_npz
 
 DEEP: dict[str, Any] = {
@@ -286,3 +291,85 @@ def test_a_dataset_of_minari_is_read_as_a_file_is(tmp_path: Path, monkeypatch: p
     assert begun.data["steps"] == run.summary["env_steps"][0]
     with pytest.raises(ConfigError, match="Minari cannot load it"):
         begun_with(run.config, "minari:pcpg/other-v0")
+
+
+def test_a_file_that_is_no_archive_is_refused_before_it_is_read(tmp_path: Path, monkeypatch: Any) -> None:
+    (tmp_path / "a.npz").touch()
+    os.truncate(tmp_path / "a.npz", 10 << 30)
+    monkeypatch.setattr(reading, "read_file", lambda path: pytest.fail("10 GB were read"))
+    with pytest.raises(DamagedFile, match=r"not an \.npz file"):
+        read_npz(tmp_path / "a.npz")
+
+
+class HardLink:
+    """What h5py says of a name that is in the file itself."""
+
+
+class ExternalLink:
+    """What it says of a name in another file."""
+
+
+class Group(dict[str, Any]):
+    """A group of an HDF5 file."""
+
+    link: type = HardLink
+    """The kind of its names."""
+
+    def get(self, name: str, default: object = None, *, getlink: bool = False) -> Any:
+        return self.link()
+
+    def __enter__(self) -> "Group":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+class Array(NamedTuple):
+    """What is known of an array before it is read."""
+
+    nbytes: int = 8
+    external: Any = None
+    is_virtual: bool = False
+
+
+@pytest.fixture
+def dataset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Group], Path]:
+    """The folder of a dataset of one file that holds a group."""
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "main_data.hdf5").touch()
+    (tmp_path / "data" / "metadata.json").write_text('{"total_episodes": 1}')
+
+    def holding(found: Group) -> Path:
+        monkeypatch.setitem(sys.modules, "h5py", SimpleNamespace(File=lambda path, mode: found))
+        return tmp_path
+
+    return holding
+
+
+def test_the_sizes_of_a_dataset_are_known_before_it_is_read(dataset: Any) -> None:
+    check_dataset(dataset(Group(episode_0=Group(observations=Group(a=Array()), actions=Array()))))
+    linked = Group(observations=Array())
+    linked.link = ExternalLink
+    for found, said in (
+        (Group(a=Array(1 << 60)), "too large: 1,152,921,504,606,846,976 bytes unpacked"),
+        (linked, "observations is a link"),
+        (Group(a=Array(external=[("/etc/passwd", 0, 9)])), "a is in another file"),
+        (Group(a=Array(is_virtual=True)), "a is in another file"),
+        (functools.reduce(lambda inside, _: Group(a=inside), range(99), Group()), "nested too deeply"),
+    ):
+        with pytest.raises(DamagedFile, match=said):
+            check_dataset(dataset(found))
+    path = dataset(Group(episode_0=Group()))
+    (path / "data" / "metadata.json").write_text('{"total_episodes": 1000000000}')
+    with pytest.raises(DamagedFile, match="1,000,000,000 episodes, but there are 1"):
+        check_dataset(path)
+
+
+@pytest.mark.parametrize("name", ["main_data.hdf5", "metadata.json"])
+def test_nothing_strange_in_a_dataset_is_opened(dataset: Any, name: str) -> None:
+    path = dataset(Group())
+    (path / "data" / name).unlink()
+    os.mkfifo(path / "data" / name)
+    with pytest.raises(DamagedFile, match=f"{name}: is a pipe"):
+        check_dataset(path)

@@ -1,6 +1,7 @@
 """The settings of the deep off-policy algorithms, their formulas and defaults."""
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar, Literal, Self
@@ -158,8 +159,9 @@ class DeepConfig(WithoutCover):
 
     def cost(self, env: Environment, limits: Limits) -> Cost:
         """The cost of networks and of the episodes of a round."""
-        space, width = env.observation_space, self.learn.hidden[0]
-        parameters = (flat_size(space) + flat_size(env.action_space) + width) * width * (self.learn.critics + 1)
+        space = env.observation_space
+        sizes = [flat_size(space) + flat_size(env.action_space), *self.learn.hidden]
+        parameters = sum(one * other for one, other in itertools.pairwise(sizes)) * (self.learn.critics + 1)
         each = math.prod(space.shape) * np.dtype(space.dtype).itemsize
         round_steps = self.num_episodes * env.max_steps
         return Cost(

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import itertools
 import math
 from typing import Any, NamedTuple
 
@@ -110,9 +111,9 @@ def is_long(ppo: PPOConfig, env: Environment) -> bool:
 
 def bytes_of_networks(env: Environment, ppo: PPOConfig, cover: int) -> int:
     """Of the policies that a seed holds at a time: its own, the best, the optimiser's moments, the cover."""
-    hidden = list(ppo.hidden) or [flat_size(env.observation_space)]
-    seen = 0 if isinstance(env.observation_space, Image) else flat_size(env.observation_space)
-    return 4 * (seen * hidden[0] + hidden[-1] * flat_size(env.action_space)) * (6 + cover)
+    seen, actions = flat_size(env.observation_space), flat_size(env.action_space)
+    sizes = [0 if isinstance(env.observation_space, Image) and ppo.hidden else seen, *ppo.hidden, actions]
+    return 4 * sum(one * other for one, other in itertools.pairwise(sizes)) * (6 + cover)
 
 
 def bytes_of_episodes(env: Environment, number: int) -> int:

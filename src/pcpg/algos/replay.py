@@ -35,9 +35,9 @@ from pcpg.data import Batch, Kept, Sample
 from pcpg.engine.together import Shared, together
 from pcpg.envs.host import HostEnvironment
 from pcpg.envs.protocol import Environment
-from pcpg.envs.spaces import flat_size
+from pcpg.envs.spaces import Discrete, flat_size
 from pcpg.kernel.fitting import no_model
-from pcpg.kernel.policies import GreedyPolicy, candidate_actions
+from pcpg.kernel.policies import MOST_ACTIONS, GreedyPolicy, candidate_actions
 from pcpg.kernel.views import FIRST_LANDMARKS, WIDTHS, KeepConfig, Kernel, View, fresh_encoder
 from pcpg.state import DONE, EXPLOIT, EXPLORE, Ledger, Report, SeedState
 
@@ -100,7 +100,7 @@ class ReplayConfig(Settings):
             most_steps=self.replay.capacity + evaluation,
             round_steps=0,
             is_estimate=limits.steps > 0,
-            networks=0,
+            networks=bytes_of_model(env),
             episodes=seen if isinstance(env, HostEnvironment) else 0,
             data=self.replay.capacity * bytes_of_transition(env),
         )
@@ -166,6 +166,13 @@ def bytes_of_transition(env: Environment) -> int:
     """The maximum memory of a kept transition."""
     space = env.observation_space
     return int(np.prod(space.shape, dtype=int)) * np.dtype(space.dtype).itemsize + 24
+
+
+def bytes_of_model(env: Environment) -> int:
+    """The memory of the model without data, and of what is computed from it."""
+    space, room = env.action_space, FIRST_LANDMARKS
+    actions = space.n if isinstance(space, Discrete) else MOST_ACTIONS
+    return 8 * 4 * room * (actions * room + int(np.prod(env.observation_space.shape, dtype=int)))
 
 
 class ReplayAgent(Bound[Own]):

@@ -30,7 +30,7 @@ from pcpg.config import nearest
 from pcpg.elsewhere import COMMANDS as ELSEWHERE
 from pcpg.runs.disk import check_folder
 from pcpg.runs.errors import DiskFull, MemoryFull, RunError
-from pcpg.training.display import printable, reader_has_gone
+from pcpg.training.display import one_line, printable, reader_has_gone
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         kind, code = _judge(error)
         if kind is None:
             raise
-        _say_error(console, kind, str(error))
+        _say_error(console, kind, one_line(str(error)))
     try:
         for line in answers:
             print(line)
@@ -117,7 +117,9 @@ def _judge(error: Exception) -> tuple[str | None, int]:
 
     if isinstance(error, NonFinite | EnvironmentFailed):
         return "stopped", 1
-    if "RESOURCE_EXHAUSTED" in str(error):
+    if "Unable to initialize backend" in str(error):  # of JAX, as JAX_PLATFORMS names it
+        return "error", 2
+    if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error):
         return "stopped: out of memory; try fewer --ppo.num-episodes or --lanes", 1
     return None, 1
 

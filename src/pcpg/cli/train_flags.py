@@ -31,6 +31,7 @@ from pcpg.cli.flags import (
 )
 from pcpg.config import Json, entries_of, from_plain
 from pcpg.runs.disk import read_file
+from pcpg.runs.documents import refuse_nested
 from pcpg.runs.errors import DamagedFile
 
 if typing.TYPE_CHECKING:
@@ -131,9 +132,8 @@ def read_train_flags(arguments: list[str], notice: Callable[[str], None]) -> tup
     if wanted:
         is_auto = general.flags.algo == "auto" and not general.flags.config
         short = [part for name, part in parts.items() if HELP_ALL in wanted or name not in ("phi", "agent")]
-        parse_parts(
-            short, ["--help"], "pcpg train", _about(given, parts, is_short=HELP_ALL not in wanted, is_auto=is_auto)
-        )
+        about = _about(given, parts, is_short=HELP_ALL not in wanted, is_auto=is_auto)
+        parse_parts(short, ["--help"], "pcpg train", about)
     values = dict(zip(parts, parse_parts(list(parts.values()), general.words, "pcpg train"), strict=True))
     config = dataclasses.replace(
         given,
@@ -197,13 +197,11 @@ def env_options(made: object) -> dict[str, object]:
 def _about(given: "RunConfig", parts: Mapping[str, Part], *, is_short: bool, is_auto: bool) -> str:
     from pcpg.envs.adapters.names import is_adapted, is_on_host
 
-    is_chosen = is_auto and is_on_host(given.env)
-    named = f"Train {given.algo} on {given.env} and write a run folder."
-    chosen = f"Train on {given.env} and write a run folder. Without --algo, `pcpg look` chooses the algorithm; "
-    said = [
-        f"{chosen}settings below are those of {given.algo}." if is_chosen else named,
-        "Options depend on the environment and algorithm: run `pcpg train ENV --algo ALGO --help`.",
-    ]
+    first = f"Train {given.algo} on {given.env} and write a run folder."
+    if is_auto and is_on_host(given.env):
+        first = f"Train on {given.env} and write a run folder. Without --algo, `pcpg look` chooses the algorithm; "
+        first += f"settings below are those of {given.algo}."
+    said = [first, "Options depend on the environment and algorithm: run `pcpg train ENV --algo ALGO --help`."]
     if is_adapted(given.env):
         options = ", ".join(f"{name} ({value})" for name, value in given.env_options.items())
         said.append(f"Set options of the environment with --env.KEY VALUE; now: {options}.")
@@ -245,10 +243,10 @@ def _given_config(general: General, notice: Callable[[str], None], *, for_help: 
     given, ignored = _read_config(Path(file)) if file else {}, list[str]()
     env_id = flags.environment
     if not env_id and "env" not in given:
-        if not for_help and (word := _flagged_environment(general.unknown)):
-            raise Mistake(f"the environment is the first word: pcpg train {word}")
         if not for_help:
-            raise Mistake("name an environment first, as in `pcpg train CombinationLock-v0`; `pcpg envs` lists them")
+            word = _flagged_environment(general.unknown)
+            first = "name an environment first, as in `pcpg train CombinationLock-v0`; `pcpg envs` lists them"
+            raise Mistake(f"the environment is the first word: pcpg train {word}" if word else first)
         env_id = "CombinationLock-v0"
     # Another environment, algorithm or feature map than the file's has other settings.
     for entry, settings, value in (
@@ -345,4 +343,8 @@ def _read_config(path: Path) -> Json:
         data = data.get("content")
     if not isinstance(data, dict):
         raise Mistake(f"--config {path} must hold a JSON object, got a {type(data).__name__}")
+    try:
+        refuse_nested(data)
+    except ValueError as error:
+        raise Mistake(f"--config {path} is {error}") from error
     return data

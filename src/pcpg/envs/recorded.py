@@ -16,7 +16,7 @@ import numpy as np
 from pcpg.config import Json
 from pcpg.envs.host import HostEnvironment, Players
 from pcpg.envs.protocol import CellGrid, Described, Environment, Step
-from pcpg.envs.spaces import Box, Cells, Discrete, Image, MultiDiscrete, Space
+from pcpg.envs.spaces import MOST_ENTRIES, Box, Cells, Discrete, Image, MultiDiscrete, Space, flat_size
 
 if TYPE_CHECKING:
     import gymnasium
@@ -168,7 +168,10 @@ class RecordedHost(Recorded, HostEnvironment):
 
         if self.facts.spaces is None:
             raise self.refusal
-        return {key: space_of_json(self.facts.spaces[key]) for key in ("observation", "action")}
+        try:
+            return {key: space_of_json(self.facts.spaces[key]) for key in ("observation", "action")}
+        except (KeyError, TypeError, ValueError, AttributeError, RecursionError, MemoryError) as error:
+            raise ValueError(f"not the spaces of {self.facts.name}: {error!r:.200}") from error
 
     @property
     def notices(self) -> tuple[str, ...]:
@@ -203,6 +206,9 @@ def _space_of_json(content: Json) -> Space:
         else:
             fields[name] = int(value)
     sizes = fields.get("shape") or [fields.get(name, 1) for name in ("height", "width", "channels")]
-    if min(sizes, default=1) < 0 or np.prod(np.array(sizes, float)) > 1e8:
+    if min(sizes, default=1) < 0 or np.prod(np.array(sizes, float)) > MOST_ENTRIES:
         raise ValueError(f"a space of shape {sizes}")
-    return SPACES[content["kind"]](**fields)
+    space = SPACES[content["kind"]](**fields)
+    if flat_size(space) > MOST_ENTRIES:
+        raise ValueError(f"a space of {flat_size(space):,} entries")
+    return space

@@ -102,6 +102,10 @@ class Image:
 Space = Discrete | MultiDiscrete | Box | Image
 
 
+MOST_ENTRIES = 10_000_000
+"""Limit for one observation or action: beyond it, even a network's first layer is unreasonable."""
+
+
 def flat_size(space: Space) -> int:
     """Number of entries of one element; each discrete part counts as its one-hot vector."""
     if isinstance(space, Discrete):

@@ -10,6 +10,7 @@ import re
 import warnings
 from collections.abc import Iterator, Sequence
 from html import escape
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -17,6 +18,7 @@ import numpy as np
 from pcpg.reports.read import RunData
 from pcpg.reports.statistics import Certificate, Curve, end_of_exploration
 from pcpg.reports.text import number, run_labels, seeds_text, steps_text
+from pcpg.runs.disk import make_folder, write_file
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
@@ -129,6 +131,16 @@ def new_figure(rows: int, columns: int, *, width: float, height: float, **option
 
 
 # the page
+
+
+def write_figure(
+    figure: "Canvas", path: Path, dpi: int | None = None, metadata: dict[str, str | None] | None = None
+) -> None:
+    """Write a picture, whole or not at all, and through no link."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format=path.suffix[1:], dpi=dpi or "figure", metadata=metadata)
+    make_folder(path.parent)
+    write_file(path, buffer.getvalue())
 
 
 def curve_chart(

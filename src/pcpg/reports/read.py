@@ -125,7 +125,7 @@ class RunData:
         values = [record[name] for record in self.records.get(seed, []) if record.get(name) is not None]
         return values[-1] if values else None
 
-    @property
+    @functools.cached_property
     def final_returns(self) -> dict[int, float]:
         """The final or newest mean return of each seed; seeds without one are left out."""
         if self.summary is not None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from pcpg.algorithms import Shown, settings_of
 from pcpg.envs.protocol import CellGrid
-from pcpg.reports.figures import WIDTH, Figure, new_chart, new_figure, to_svg
+from pcpg.reports.figures import WIDTH, Figure, new_chart, new_figure, to_svg, write_figure
 from pcpg.reports.read import RunData, cover_of, known_env
 from pcpg.reports.text import number
 from pcpg.runs.disk import exists
@@ -263,4 +263,4 @@ def draw_visits(visits: CoverVisits, path: Path, max_policies: int = 11) -> None
         axis.set_ylabel(name, rotation=0, ha="right", va="center", fontsize=8, labelpad=4)
     panels = ", ".join(visits.grid.panels)
     figure.suptitle(f"Visits of the cover, seed {visits.seed}: {panels} (square-root scale)", fontsize=9)
-    figure.savefig(path, dpi=160)
+    write_figure(figure, path, dpi=160)

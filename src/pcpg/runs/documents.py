@@ -109,7 +109,7 @@ def parse_object(data: bytes) -> Json:
         raise ValueError("nested too deeply") from error
     if not isinstance(value, dict):
         raise ValueError(f"holds a {type(value).__name__}, not an object")
-    _refuse_nested(value)
+    refuse_nested(value)
     return value
 
 
@@ -151,7 +151,7 @@ def _whole(text: str) -> int:
     return int(text)
 
 
-def _refuse_nested(value: Json) -> None:
+def refuse_nested(value: Mapping[str, object]) -> None:
     """Refuse nesting so deep that walking it would overflow Python's stack."""
     level: list[Any] = [value]
     for _ in range(MOST_NESTED):

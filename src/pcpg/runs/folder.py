@@ -46,6 +46,7 @@ Notice = Callable[[str], None]
 
 MOST_SEEDS = 100_000
 """Most seeds of one run; more are a mistake and would exhaust memory before any work."""
+MAX_SEED = 2**32 - 1
 
 
 class Place:
@@ -283,8 +284,10 @@ def _check_config(path: Path, config: Json) -> None:
     if wrong:
         name = wrong[0]
         raise DamagedFile(path / CONFIG, f"{name} must be a {ENTRIES[name].__name__}, got {config[name]!r:.60}")
-    if config.get("seeds", 1) > MOST_SEEDS:
-        raise DamagedFile(path / CONFIG, f"seeds must be at most {MOST_SEEDS:,}, got {config['seeds']:,}")
+    for name, least, most in (("seeds", 1, MOST_SEEDS), ("seed", 0, MAX_SEED)):
+        if not least <= (found := config.get(name, least)) <= most:
+            bound = f"at least {least}" if found < least else f"at most {most:,}"
+            raise DamagedFile(path / CONFIG, f"{name} must be {bound}, got {found:,}")
 
 
 def _refuse_taken(path: Path, config: Mapping[str, object]) -> None:

@@ -67,6 +67,11 @@ def printable(text: str) -> str:
     return "".join(letter if letter.isprintable() or letter in "\n\t" else _code_of(letter) for letter in text)
 
 
+def one_line(text: str) -> str:
+    """A text whose line breaks are shown as codes: what a stranger named begins no line."""
+    return text.replace("\n", "\\n")
+
+
 def _code_of(letter: str) -> str:
     return letter.encode("unicode_escape").decode("ascii")
 

@@ -17,11 +17,10 @@ Untrusted .npz files are read without pickle, and no array is larger than its by
 import contextlib
 import dataclasses
 import hashlib
-import importlib
 import io
 import math
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -34,13 +33,13 @@ from pcpg.envs.spaces import Box, Discrete, MultiDiscrete, Space
 from pcpg.learners.transitions import CHANCE, Episodes
 from pcpg.run_config import RunConfig
 from pcpg.runs.arrays import encode_arrays
-from pcpg.runs.disk import exists, largest, read_file
-from pcpg.runs.errors import DamagedFile, MissingExtra, RunError
+from pcpg.runs.disk import exists, largest, read_file, read_head
+from pcpg.runs.errors import DamagedFile, RunError
 from pcpg.runs.folder import RunFolder
 from pcpg.state import SHARED
+from pcpg.training.from_minari import DEEPEST, MINARI, of_minari
 from pcpg.trees import flatten
 
-MINARI = "minari:"
 NAMES = {
     "actions": ("actions",),
     "rewards": ("rewards",),
@@ -48,9 +47,6 @@ NAMES = {
     "truncated": ("truncated", "truncations", "timeouts"),
 }
 """The names that each array may have."""
-
-DEEPEST = 32
-"""Levels of Dicts and Tuples in an observation."""
 
 Arrays = Mapping[str, np.ndarray]
 
@@ -88,53 +84,14 @@ def _sha256(part: Arrays) -> str:
 def _read(source: str, env: Environment) -> dict[str, np.ndarray]:
     """The arrays of the member file for these episodes."""
     try:
-        of_minari = source.startswith(MINARI)
-        arrays, is_own = _of_minari(source.removeprefix(MINARI), env) if of_minari else (read_npz(Path(source)), False)
+        is_minari = source.startswith(MINARI)
+        arrays, is_own = of_minari(source.removeprefix(MINARI), env) if is_minari else (read_npz(Path(source)), False)
         episodes = episodes_of(arrays, env, is_own=is_own)
     except DamagedFile as error:
         raise ConfigError(f"--data {error}") from error
     except ValueError as error:
         raise ConfigError(f"--data {source}: {error}") from error
     return {f"{SHARED}.episodes{name}": array for name, array in flatten(episodes).items()}
-
-
-def _of_minari(dataset_id: str, env: Environment) -> tuple[dict[str, np.ndarray], bool]:
-    """The episodes of a local Minari dataset, and whether `pcpg export` wrote their actions."""
-    try:
-        minari = importlib.import_module("minari")
-    except ImportError as error:
-        raise MissingExtra("minari", f"{MINARI}{dataset_id}") from error
-    try:
-        dataset = minari.load_dataset(dataset_id)
-        episodes = list(dataset.iterate_episodes())
-    except Exception as error:  # of many kinds: Minari's, h5py's, the system's
-        raise ValueError(f"Minari cannot load it: {type(error).__name__}: {error}".splitlines()[0]) from error
-    if not episodes:
-        raise ValueError("it holds no steps")
-    rows = [
-        dict(_leaves("observations", one.observations))
-        | {"actions": one.actions}
-        | {"rewards": one.rewards, "terminated": one.terminations, "truncated": one.truncations}
-        for one in episodes
-    ]
-    from pcpg.envs.gymnasium_bridge import to_gymnasium_space
-
-    arrays = {name: np.concatenate([np.asarray(row[name]) for row in rows]) for name in rows[0]}
-    own, space = to_gymnasium_space(env.action_space), dataset.action_space
-    declared = env.declared_spaces["action"] if isinstance(env, HostEnvironment) else own
-    if space not in (declared, own):
-        raise ValueError(f"its actions are in {space}, expected {declared}")
-    return arrays, space != declared
-
-
-def _leaves(name: str, tree: Any) -> Iterator[tuple[str, np.ndarray]]:
-    """The arrays inside Dicts and Tuples, by their names in a file."""
-    items = tree.items() if isinstance(tree, Mapping) else enumerate(tree) if isinstance(tree, tuple) else None
-    if items is None:
-        yield name, np.asarray(tree)
-        return
-    for key, inside in items:
-        yield from _leaves(f"{name}/{key}", inside)
 
 
 # From arrays.
@@ -282,6 +239,8 @@ KINDS = "biuf"
 
 def read_npz(path: Path) -> dict[str, np.ndarray]:
     """The arrays of episodes in an .npz file by name; raises `DamagedFile` for anything else."""
+    if not read_head(path, 2)[0].startswith(b"PK"):
+        raise DamagedFile(path, "not an .npz file of numbers")
     data, found = read_file(path), {}
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
@@ -318,7 +277,7 @@ def _array(data: bytes) -> np.ndarray:
     shape, is_fortran, dtype = read(file)
     if dtype.kind not in KINDS:
         raise ValueError(f"an array of {dtype}, expected numbers")
-    rest = data[file.tell() :]
-    if min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize != len(rest):
-        raise ValueError(f"an array of shape {shape} in {len(rest):,} bytes")
-    return np.frombuffer(rest, dtype).reshape(shape, order="F" if is_fortran else "C")
+    rest = len(data) - file.tell()
+    if min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize != rest:
+        raise ValueError(f"an array of shape {shape} in {rest:,} bytes")
+    return np.frombuffer(data, dtype, offset=file.tell()).reshape(shape, order="F" if is_fortran else "C")

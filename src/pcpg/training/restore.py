@@ -16,7 +16,7 @@ from pcpg.runs.errors import understood
 from pcpg.runs.folder import RunFolder
 from pcpg.runs.verify import damages
 from pcpg.state import SeedState
-from pcpg.training.storage import check_features, members_given, needing_all, unpack_states
+from pcpg.training.storage import check_features, check_networks, members_given, needing_all, unpack_states
 
 UNSEALED = "{} is unsealed (written by a version without manifests), so changes to some files go undetected"
 
@@ -52,9 +52,11 @@ class Restored(NamedTuple):
 
 def restore(folder: RunFolder, agent: Agent, config: RunConfig, features: str | None, notice: Say) -> Restored:
     """The states of all seeds, from the newest checkpoint that fits the rest of the run, or fresh ones."""
+    checkpoint = folder.newest_checkpoint(notice, with_metrics=True)
+    if checkpoint is not None:
+        check_networks(folder.checkpoints, [checkpoint.arrays], config, agent.env)
     looked = int(config.looked.get("env_steps", 0))
     fresh = [agent.init(seed).noted(env_steps=looked) for seed in config.seed_list]
-    checkpoint = folder.newest_checkpoint(notice, with_metrics=True)
     if checkpoint is None:
         given = members_given(config)
         folder.drop_members(len(given))

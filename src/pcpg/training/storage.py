@@ -14,13 +14,14 @@ import functools
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 import jax
 import numpy as np
 
 from pcpg.algorithms import Agent, Assets, World
-from pcpg.budget import NO_BUDGET, Budget
+from pcpg.budget import NO_BUDGET, NO_LIMITS, Budget
 from pcpg.config import Json
 from pcpg.engine.program import default_lanes
 from pcpg.envs.protocol import Environment
@@ -116,6 +117,18 @@ def _under(prefix: str, arrays: Arrays) -> Arrays:
 
 # Policies.
 
+LARGEST, SMALL = 4_000, 1_000_000_000
+"""How many times the bytes of its arrays the networks of a folder, cover and training included, may need, and how many
+are never too many."""
+
+
+def check_networks(path: Path, files: Sequence[Arrays], config: RunConfig, env: Environment) -> None:
+    """Refuse settings and spaces of a folder whose networks its arrays can never fill, before any is made."""
+    stored = sum(array.nbytes for arrays in files for array in arrays.values())
+    needed = config.agent.cost(env, NO_LIMITS).networks
+    if needed > max(LARGEST * stored, SMALL):
+        raise DamagedFile(path, f"holds {stored:,} bytes of arrays, but its settings need networks of {needed:,} bytes")
+
 
 def final_policies(states: Sequence[SeedState[object]]) -> Arrays:
     """The last policy of each seed, and the best by its counted evaluations beside it."""
@@ -128,6 +141,7 @@ def final_policies(states: Sequence[SeedState[object]]) -> Arrays:
 def read_policies(folder: RunFolder, config: RunConfig, env: Environment, kind: str) -> list[Any]:
     """The final or the best policy of each seed."""
     arrays = folder.read_arrays(folder.policy) if folder.is_finished else arrays_so_far(folder)
+    check_networks(folder.policy if folder.is_finished else folder.checkpoints, [arrays], config, env)
     return policies_of(arrays, config, env, kind, config.seed_list)
 
 
@@ -166,6 +180,7 @@ def assets_of(
     members = (
         [folder.read_member(i, sha256) for i, sha256 in enumerate(checkpoint.state["members"])] if checkpoint else []
     )
+    check_networks(folder.cover, members, config, env)
     agent, found = bound_agent(config, env), []
     with understood(folder.cover):
         for seed in seeds:
@@ -208,11 +223,13 @@ def source_assets(folder: RunFolder, config: RunConfig) -> dict[int, Assets]:
     env = config.make_env()
     wanted = sorted({env.dynamics_seed(seed) for seed in config.seed_list})
     members = [folder.read_member(index, sha256) for index, sha256 in enumerate(config.source["members"])]
-    agent = bound_agent(config, env)
-    return {
-        seed: agent.assets(np.array(config.source["covers"][str(seed)]["weights"], float), parts_of(seed, members))
-        for seed in wanted
-    }
+    check_networks(folder.cover, members, config, env)
+    agent, covers = bound_agent(config, env), config.source["covers"]
+    with understood(folder.path):
+        return {
+            seed: agent.assets(np.array(covers[str(seed)]["weights"], float), parts_of(seed, members))
+            for seed in wanted
+        }
 
 
 def own_source_assets(folder: RunFolder, config: RunConfig) -> dict[int, Assets] | None:

@@ -15,9 +15,12 @@ import numpy as np
 from rich.console import Console
 
 from pcpg.reports.statistics import wilson
-from pcpg.runs.documents import read_object
+from pcpg.runs.disk import exists, refuse_strange
+from pcpg.runs.documents import NUMBER, is_list_of, read_object
+from pcpg.runs.errors import understood
 from pcpg_lab.claims.data_certificates import DATA_CASES, DATA_NUMBERS, DATA_SMOKE, DataCase, certified
 from pcpg_lab.claims.records import (
+    PARTS,
     Columns,
     Record,
     Scale,
@@ -90,6 +93,7 @@ class ReproduceCertificates:
 
     def __call__(self, console: Console) -> int:
         out = Path(self.out)
+        refuse_strange(out, PARTS)
         try:
             for case in self._all:
                 if not self.cases or case.name in self.cases:
@@ -116,8 +120,8 @@ def run_case(case: Case | DataCase, delta: float, out: Path, jobs: int, command:
     arguments: Record = {name: value for name, value in case._asdict().items() if name not in ("name", "runs")}
     arguments = arguments | {"delta": delta}
     record: Record = {"name": case.name, "arguments": arguments, "seconds": 0.0, "runs": []}
-    if path.exists():
-        record = read_object(path)
+    if exists(path):
+        record = read_case(path)
         if record["arguments"] != arguments:
             raise ValueError(f"{path} was made with other settings: choose another --out")
     found: dict[int, Outcome] = {}
@@ -133,6 +137,17 @@ def run_case(case: Case | DataCase, delta: float, out: Path, jobs: int, command:
     missing = range(len(record["runs"]), case.runs)
     job = {"does": f"{__name__}:certify", "case": case, "delta": delta, "of_data": isinstance(case, DataCase)}
     map_tasks(engine_for_calls(jobs, out), [Task(f"{case.name}, seed {s}", job | {"seed": s}) for s in missing], done)
+    return record
+
+
+def read_case(path: Path) -> Record:
+    """The record of a case in a folder that may be anybody's."""
+    record = read_object(path)
+    with understood(path):
+        if not isinstance(record["arguments"], dict) or not isinstance(record["name"], str):
+            raise TypeError("it has no arguments or no name")
+        if not (is_list_of(record["runs"], dict) and is_list_of([record["seconds"]], *NUMBER)):
+            raise TypeError("it has no runs or no seconds")
     return record
 
 
@@ -237,14 +252,17 @@ def _seconds(case: Record) -> str:
 def write_all(out: Path) -> Record:
     """Write summary.json and table.md from the cases that are kept; the summary."""
     order = [case.name for case in (*CASES, *SMOKE, *DATA_CASES)]
-    records = sorted(map(read_object, (out / "cases").glob("*.json")), key=lambda record: order.index(record["name"]))
-    of_data = [record for record in records if "problem" in record["arguments"]]
-    summary = {
-        "cases": [summarise(record) for record in records if record not in of_data],
-        "from_data": [
-            {"name": one["name"], **one["arguments"], **_medians(one, (*DATA_NUMBERS, "transitions"))}
-            for one in of_data
-        ],
-    }
-    write_results(out, summary, "# Certificates\n\n" + table(summary))
+    records = list(map(read_case, sorted((out / "cases").glob("*.json"))))
+    with understood(out / "cases"):
+        records.sort(key=lambda record: order.index(record["name"]))
+        of_data = [record for record in records if "problem" in record["arguments"]]
+        summary = {
+            "cases": [summarise(record) for record in records if record not in of_data],
+            "from_data": [
+                {"name": one["name"], **one["arguments"], **_medians(one, (*DATA_NUMBERS, "transitions"))}
+                for one in of_data
+            ],
+        }
+        text = table(summary)
+    write_results(out, summary, "# Certificates\n\n" + text)
     return summary

@@ -21,14 +21,15 @@ from pcpg.config import from_plain
 from pcpg.presets import preset
 from pcpg.reports.visits import read_visits
 from pcpg.run_config import RunConfig
-from pcpg.runs.disk import exists
+from pcpg.runs.disk import exists, refuse_strange
 from pcpg.runs.documents import read_object
-from pcpg.runs.errors import DamagedFile, FolderTaken
+from pcpg.runs.errors import DamagedFile, FolderTaken, understood
 from pcpg.runs.folder import CONFIG, RunFolder, differences
 from pcpg.runs.metrics import read_metrics
 from pcpg.state import NonFinite
 from pcpg.training.loop import Observer, device_kind, start_run, train_run
 from pcpg_lab.claims.records import (
+    PARTS,
     Columns,
     Figures,
     Record,
@@ -157,6 +158,7 @@ def reproduce(
     out, part = Path(flags.out), getattr(flags, "part", "")
     if part in claim.parts:
         claim, out = importlib.import_module(claim.parts[part]).CLAIM, out / part
+    refuse_strange(out, PARTS)
     if engine is not None:
         made = engine(out / "sweep")
         try:
@@ -186,9 +188,6 @@ def train_cells(cells: Iterable[Cell], out: Path, engine: Engine, notice: Callab
     plain = [_plain(cell.config) for cell in wanted]
     named = [sweeps.Cell(cell.name, cell.name, cell.name, one) for cell, one in zip(wanted, plain, strict=True)]
     run_sweep(sweeps.Plan(tuple(named)), SweepFolder(out / "sweep", out / "runs"), engine, notice=notice)
-
-
-# One cell.
 
 
 def run_or_read(
@@ -326,15 +325,14 @@ def cover_on_a_map(run: Run, origin: Literal["upper", "lower"]) -> Record:
     }
 
 
-# What is shown.
-
-
 def read_records(claim: Claim, out: Path) -> list[Record]:
     """The records of all cells that are done in a folder, in the order of the claim."""
     records = []
     for path in sorted((out / "cells").glob("*.json")):
         try:
-            records.append(read_object(path))
+            with understood(path):
+                records.append(read_object(path))
+                claim.order(records[-1])
         except DamagedFile as error:
             raise DamagedFile(path, f"{error.cause}; rerun its cell, or remove it") from error
     return sorted(records, key=claim.order)
@@ -343,8 +341,10 @@ def read_records(claim: Claim, out: Path) -> list[Record]:
 def summarised(claim: Claim, out: Path) -> Summary:
     """Write summary.json, table.md and the figures from all cells that are done in a folder; the summary."""
     records = read_records(claim, out)
-    summary = claim.summarise(records)
-    write_results(out, summary, claim.table(summary))
-    for name, figure in claim.figures(records):
+    with understood(out / "cells"):
+        summary = claim.summarise(records)
+        text, figures = claim.table(summary), list(claim.figures(records))
+    write_results(out, summary, text)
+    for name, figure in figures:
         save(figure, out / name)
     return summary

@@ -15,7 +15,7 @@ import numpy as np
 
 from pcpg.algorithms import ALGORITHMS, Row
 from pcpg.config import Json
-from pcpg.reports.figures import new_figure
+from pcpg.reports.figures import new_figure, write_figure
 from pcpg.reports.statistics import value_at, wilson
 from pcpg.runs.disk import make_folder, write_file
 from pcpg.runs.documents import read_object
@@ -33,6 +33,9 @@ Figures = Iterable[tuple[str, "Figure"]]
 Scale = Literal["smoke", "laptop", "paper"]
 PROVENANCE = ("command", "seconds", "device", "commit", "time")
 
+
+PARTS = ("cells", "cases", "runs", "sweep", "summary.json", "table.md")
+"""Names in the folder of a claim that the library reads or writes, but for its figures."""
 
 Columns = Mapping[str, Callable[[Record], str]]
 """From the head of a column to its text for a row of the summary."""
@@ -60,7 +63,7 @@ def read_record(path: Path) -> Record | None:
     """A kept record; None for one that a full disk or a kill cut short: it is measured again from its run."""
     try:
         record = read_object(path)
-        return record if {"seeds", "config"} <= record.keys() else None
+        return record if "seeds" in record and isinstance(record.get("config"), dict) else None
     except DamagedFile:
         return None
 
@@ -149,10 +152,9 @@ def table_of(columns: Columns, summary: Summary) -> str:
 
 def save(figure: Any, stem: Path) -> list[Path]:
     """Write a figure as STEM.png and STEM.svg; the files."""
-    stem.parent.mkdir(parents=True, exist_ok=True)
     paths = [stem.with_suffix(".png"), stem.with_suffix(".svg")]
-    figure.savefig(paths[0], dpi=160)
-    figure.savefig(paths[1], metadata={"Date": None})
+    write_figure(figure, paths[0], dpi=160)
+    write_figure(figure, paths[1], metadata={"Date": None})
     return paths
 
 

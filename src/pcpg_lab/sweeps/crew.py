@@ -6,6 +6,7 @@ The resources of a worker: its cores, its threads, its share of a GPU; set befor
 import contextlib
 import importlib
 import os
+import stat
 import subprocess
 import tempfile
 import threading
@@ -48,8 +49,11 @@ def pin(count: int) -> list[int]:
         posix: Any = importlib.import_module("fcntl")
         folder = Path(tempfile.gettempdir()) / f"pcpg-cores-{os.getuid()}"
         folder.mkdir(mode=0o700, exist_ok=True)
+        found = folder.lstat()
     except (ImportError, OSError):
         return cores
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
+        return cores  # somebody else's, in a folder where all may write
     mine: list[int] = []
     for core in cores:
         if len(mine) == count:

@@ -22,6 +22,7 @@ import dataclasses
 import hashlib
 import itertools
 import json
+import math
 import runpy
 import tomllib
 import traceback
@@ -34,9 +35,11 @@ from pcpg.engine.program import ACCELERATOR_LANES
 from pcpg.envs.adapters.from_module import put_on_path
 from pcpg.run_config import RunConfig
 from pcpg.runs.disk import exists, read_file
+from pcpg.runs.documents import refuse_nested
 from pcpg.training.loop import check_instances
 
 ENTRIES = ("block", "cores", "gpus", "base", "grid", "cells", "tune")
+MOST_CELLS = 10_000
 NAMED = 5
 """Bad cells that an error names; the others are counted."""
 
@@ -83,6 +86,10 @@ def read_entries(path: Path) -> Settings:
         raise ConfigError(f"{path} is not TOML: {error}") from error
     if not isinstance(entries, Mapping):
         raise ConfigError(f"{path} must define SWEEP, a mapping, got {entries!r:.60}")
+    try:
+        refuse_nested(entries)
+    except ValueError as error:
+        raise ConfigError(f"{path} is {error}") from error
     return dict(entries)
 
 
@@ -148,6 +155,10 @@ def combinations(entries: Json) -> Iterator[Settings]:
             raise ConfigError(f"grid.{name} must be a list of values, got {values!r:.60}")
     if not (base or grid or "cells" in entries):
         return
+    if (count := math.prod(map(len, grid.values())) * len(listed)) > MOST_CELLS:
+        raise ConfigError(
+            f"a sweep may have at most {MOST_CELLS:,} cells, got {count:,}: the grid has every combination"
+        )
     for cell in listed:
         for point in itertools.product(*grid.values()):
             yield merged(base, dict(zip(grid, point, strict=True)), cell)

@@ -258,6 +258,8 @@ class Study:
             if said != self.seal:
                 raise DamagedFile(self.path, f"line {number} was altered or moved: its seal does not match")
             found.append(event)
+        if rest and not rest.startswith(b"{"):
+            raise DamagedFile(self.path, "not the journal of a search")
         if rest:
             truncate(self.path, len(data) - len(rest))
         return found

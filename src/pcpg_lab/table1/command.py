@@ -15,9 +15,10 @@ from pathlib import Path
 from rich.console import Console
 
 from pcpg.envs.adapters.names import LOCAL, check_place
-from pcpg.runs.disk import read_file
+from pcpg.runs.disk import read_file, refuse_strange
 from pcpg.runs.documents import read_object
-from pcpg_lab.claims.records import Record, Scale, origin, write_json, write_record, write_results
+from pcpg.runs.errors import understood
+from pcpg_lab.claims.records import PARTS, Record, Scale, origin, write_json, write_record, write_results
 from pcpg_lab.cli import say_stopped, show
 from pcpg_lab.sweeps.crew import DONE, Boss, Job, Outcome, Task, map_tasks
 from pcpg_lab.sweeps.local import engine_for_calls
@@ -93,8 +94,9 @@ class Store:
 def _read(path: Path) -> Record:
     """A record, with the current name of its algorithm."""
     record = read_object(path)
-    if "algo" in record["arguments"]:
-        record["arguments"]["algo"] = current_name(record["arguments"]["algo"])
+    with understood(path):
+        if "algo" in record["arguments"]:
+            record["arguments"]["algo"] = current_name(record["arguments"]["algo"])
     return record
 
 
@@ -213,6 +215,7 @@ class ReproduceTable1:
             load_learner(reference)
         problems = [check_problem(reference) for reference in self.problems]
         check_processes(1 if self.jobs == 1 and self.on == LOCAL else 2)
+        refuse_strange(out, PARTS)
         store = Store(out, self.command)
 
         def follow(record: Record) -> list[Table1Cell]:

@@ -26,7 +26,7 @@ from numpy.typing import ArrayLike
 
 from pcpg.config import Json
 from pcpg.envs.options import InvalidOption
-from pcpg.envs.spaces import Box, Cells, Discrete, Image, MultiDiscrete
+from pcpg.envs.spaces import MOST_ENTRIES, Box, Cells, Discrete, Image, MultiDiscrete
 
 OBSERVATIONS = "Box, Discrete, MultiDiscrete, MultiBinary, and Dict or Tuple of these"
 ACTIONS = "Discrete, MultiDiscrete, and Box with finite bounds"
@@ -320,7 +320,7 @@ def space_of_json(content: Json) -> gymnasium.Space:
     if kind == "Discrete":
         return spaces.Discrete(int(content["n"]), start=int(content["start"]))
     shape, dtype = tuple(int(size) for size in content["shape"]), np.dtype(str(content["dtype"]))
-    if dtype.kind not in "biuf" or math.prod(shape) > 10**8:
+    if dtype.kind not in "biuf" or math.prod(shape) > MOST_ENTRIES:
         raise ValueError(f"a space of {dtype} and shape {shape}")
     if kind == "MultiBinary":
         return spaces.MultiBinary(list(shape))
