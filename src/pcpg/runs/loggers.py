@@ -23,6 +23,7 @@ from pcpg.runs.metrics import Logger, read_metrics
 # Metrics that CleanRL calls something else, or that do not belong under `losses/`.
 NAMES = {
     "return": "charts/episodic_return",
+    "best_episode": "charts/best_episode",
     "coverage": "charts/coverage",
     "train/return": "charts/rollout_return",
     "train/bonus": "charts/bonus",
@@ -33,7 +34,7 @@ NAMES = {
     "log_det": "cover/log_det",
     "design_gap": "cover/design_gap",
 }
-NOT_METRICS = ("step", "seed", "round", "phase", "env_steps", "cells")
+NOT_METRICS = ("step", "seed", "round", "phase", "env_steps", "cells", "usual_return")
 
 
 def named(record: Mapping[str, object]) -> dict[str, float]:
