@@ -315,8 +315,10 @@ def test_what_is_left_of_a_budget_judges_the_newest_policies_once_a_reward_was_m
     assert (players == SURE).all() == ends and ((players == EXPLORER).all() == (met == 0))
 
 
-@pytest.mark.parametrize(("best_return", "policy"), [(-np.inf, "newest"), (-1.0, "best")])
-def test_where_no_policy_was_judged_a_run_ends_with_the_newest(best_return, policy):
+@pytest.mark.parametrize(
+    ("best_return", "met", "policy"), [(-np.inf, 1, "newest"), (-np.inf, 0, "best"), (-1.0, 1, "best")]
+)
+def test_where_no_policy_was_judged_a_run_ends_with_the_newest_that_learned(best_return, met, policy):
     noted = []
 
     class State(SimpleNamespace):
@@ -328,7 +330,7 @@ def test_where_no_policy_was_judged_a_run_ends_with_the_newest(best_return, poli
             return self
 
     ledger = SimpleNamespace(best_return=best_return)
-    own = SimpleNamespace(data=kept([np.ones(3), np.ones(5)], [0, 0]))
+    own = SimpleNamespace(data=kept([np.ones(3), np.ones(5)], [0, 0]), met=met)
     state = State(own=own, ledger=ledger, policy="newest", best_policy="best")
     assert DeepAgent._over(SimpleNamespace(config=DeepConfig(num_episodes=1)), state).policy == policy
-    assert noted[-1]["phase"] == DONE and (policy == "best" or noted[0] == {"best_return": 5.0})
+    assert noted[-1]["phase"] == DONE and (best_return == -1.0 or noted[0] == {"best_return": 5.0})

@@ -274,11 +274,12 @@ class DeepAgent(Bound[Own]):
         return self._over(state) if reached or self._is_spent(state) else self._resumed(state)
 
     def _over(self, state: State) -> State:
-        """The end, with the best policy; with the newest where none was judged."""
+        """The end, with the best policy; with the newest where a reward was met and none was judged."""
         if not np.isfinite(state.ledger.best_return):
             returns = state.own.data.by_episode(state.own.data.column("reward"), np.add)
             mean = float(returns[-self.config.num_episodes :].mean())
-            state = state._replace(best_policy=state.policy).noted(best_return=mean)
+            best = state.policy if state.own.met else state.best_policy
+            state = state._replace(best_policy=best).noted(best_return=mean)
         return state._replace(policy=state.best_policy).noted(phase=DONE, last_return=state.ledger.best_return)
 
     def _resumed(self, state: State) -> State:
