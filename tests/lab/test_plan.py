@@ -84,7 +84,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path):
     os.mkfifo(tmp_path / "pipe.toml")
     for name, said in {
         "a.toml": "is not TOML",
-        "b.toml": "missing",
+        "b.toml": "no such file",
         "a.py": r"a\.py, line 2: NameError: name 'y' is not defined",
         "b.py": r"b\.py: SyntaxError",
         "link.toml": "is a link",

@@ -251,7 +251,7 @@ def test_mistakes_are_told_before_any_work(cli, tmp_path: Path, tiny):
         (("good.py", "--on", "ray://nowhere"), "an address with its port"),
         (("good.py", "--on", "slurm"), "--on must be local, ray"),
         (("bad.py",), "cell 2 of 2 (seeds x)"),
-        (("none.toml",), "none.toml: missing"),
+        (("none.toml",), "none.toml: no such file"),
         (("status", "."), "is not the folder of a sweep"),
         (("status",), "name the folder of a sweep"),
     ):

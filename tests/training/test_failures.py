@@ -64,11 +64,11 @@ def test_more_kept_data_than_memory_holds_are_refused_before_anything_changes(
     lock = {"env": "CombinationLock-v0", "algo": "pcpg-replay", "horizon": 2, "config": small}
     run = pcpg.train(**lock, out=tmp_path / "run")
     before = {path: path.read_bytes() for path in run.path.rglob("*") if path.is_file()}
-    monkeypatch.setattr("pcpg.run_config.free_memory", lambda: 10**6)
+    monkeypatch.setattr("pcpg.run_config.free_memory", lambda: 10**7)
     with pytest.raises(ValueError, match=r"the data of one seed may need 5.2 GB of memory, but only 0.0 GB are free"):
         pcpg.train(**lock, total_steps=10**8, out=tmp_path / "more")
     with pytest.raises(ValueError, match=r"the data of one seed may need 0.0 GB"):
-        pcpg.train(**lock | {"config": small | {"replay": {"capacity": 20_000}}}, out=tmp_path / "more")
+        pcpg.train(**lock | {"config": small | {"replay": {"capacity": 250_000}}}, out=tmp_path / "more")
     answer = cli("resume", run.path, "--steps", "+100M")
     assert answer.code == 2 and "the data of one seed may need 5.2 GB of memory" in answer.err, answer.err
     assert not (tmp_path / "more").exists()
