@@ -312,6 +312,7 @@ def fuzz(
                 raise AssertionError(f"{name}: {question} of a whole folder says {said}")
             expected[name, question] = answer if how == "answered" else None
             usual |= {f"{name} {text}" for text in said}
+    let_go()  # what making the folders took
     counts: Counter[str] = Counter()
     rng = random.Random(seed)
     began = time.monotonic()
