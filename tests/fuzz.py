@@ -77,7 +77,7 @@ CELLS: dict[str, Any] = {
 SWEEP = CELLS | {"grid": {"agent.ppo.num_episodes": [16, 8]}}
 SEARCH = CELLS | {"tune": {"trials": 3, "search": {"agent.ppo.entropy_coef": {"low": 0.0, "high": 0.1}}}}
 KINDS = (*RUNS, "sweep", "study")
-SECONDS, MOST_MEMORY, MOST_KEPT = 60, 1.0, 0.8  # of one question; memory in GB, its own and that of the process before
+SECONDS, MOST_MEMORY, MOST_KEPT = 60, 1.0, 0.7  # of one question; memory in GB, its own and that of the process before
 BAD = ("silent", "traceback", "hang", "unnoticed", "memory")
 TAKEN: list[tuple[float, float]] = [(0.0, 0.0)]
 """The memory that each question took, and the process with it."""

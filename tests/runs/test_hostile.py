@@ -20,13 +20,14 @@ from pcpg.cli.main import COMMANDS, Command
 from pcpg.cli.watch import HERE
 from pcpg.config import ConfigError
 from pcpg.envs.adapters.names import Untrusted, outside_module
-from pcpg.reports.page import write_report
+from pcpg.reports.page import render, write_report
 from pcpg.reports.read import read_run
 from pcpg.run_config import RunConfig
 from pcpg.runs.documents import read_json, write_json
 from pcpg.runs.errors import RunError
 from pcpg.runs.folder import RunFolder
 from pcpg.runs.manifest import read_manifest, write_manifest
+from pcpg.runs.metrics import first_reward, numbers_of
 from pcpg.training.display import printable
 from pcpg.training.loop import train_run
 from pcpg.training.restore import restore
@@ -376,6 +377,22 @@ def test_a_config_without_its_environment_is_refused_by_whoever_reads(run: Path,
     for command in ("show", "report", "evaluate", "exploit", "resume"):
         answer = cli(command, run)
         assert answer.code == 2 and "'env' is missing" in answer.err, (command, answer)
+
+
+@pytest.mark.parametrize("value", [{}, [1], "x", {"nested": 1}])
+def test_a_metric_that_is_no_number_is_left_out_of_the_page(run: Path, value: Any) -> None:
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    for name in lines[0].keys() - {"step", "seed", "round", "env_steps", "return", "cells", "phase"}:
+        lines[0][name] = value
+    (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert "<html" in render([read_run(run)])
+
+
+@pytest.mark.parametrize(
+    "report", [{"seed": 7}, {"seed": [0]}, {}, {"seed": 0, "met_at": "x"}, {"seed": 0, "return": 1.0}]
+)
+def test_reports_of_another_seed_or_without_numbers_tell_nothing_of_a_first_reward(report: Any) -> None:
+    assert first_reward([numbers_of(report)]).at is None
 
 
 def test_a_line_of_timings_with_another_name_is_left_out_of_the_page(run: Path) -> None:

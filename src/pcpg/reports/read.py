@@ -19,7 +19,7 @@ from pcpg.runs.disk import exists
 from pcpg.runs.documents import is_list_of, is_number
 from pcpg.runs.errors import DamagedFile, RunError, understood
 from pcpg.runs.folder import ENVIRONMENT, MADE_HERE, RunFolder
-from pcpg.runs.metrics import read_whole_metrics, spent
+from pcpg.runs.metrics import numbers_of, read_whole_metrics, spent
 from pcpg.state import of_seed
 
 Record = Json
@@ -255,6 +255,7 @@ def _lines(folder: RunFolder, path: Path, notes: list[str], entries: dict[str, t
     records, damage = read_whole_metrics(path, folder.seal(path.name), finished=is_over)
     if damage is not None:
         notes.append(f"{path.name}: {damage.cause}; the data shown may be wrong.")
+    records = [numbers_of(record) for record in records]
     for place, record in enumerate(records):
         wrong = [name for name, kind in entries.items() if name not in record or not is_number(record, name, kind)]
         wrong += [] if _are_cells(record.get("cells"), records[0].get("cells")) else ["of visits for each cell"]

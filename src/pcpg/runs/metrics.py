@@ -127,6 +127,12 @@ def above(usual: float) -> float:
     return usual + SAME * max(1.0, abs(usual))
 
 
+def numbers_of(record: Json) -> Json:
+    """A report without entries that are neither a number nor known: no reader can draw or compare them."""
+    known = ("phase", "cells")
+    return {name: value for name, value in record.items() if name in known or isinstance(value, int | float | None)}
+
+
 @dataclasses.dataclass
 class FirstReward:
     """When a seed first met its reward, from its reports in their order."""
@@ -138,16 +144,16 @@ class FirstReward:
 
     def note(self, record: Json) -> "FirstReward":
         """Take the next report into account."""
-        self.last = record
-        if "met_at" in record:  # the learner knows it
+        self.last = record = numbers_of(record)
+        if (met_at := record.get("met_at")) is not None:  # the learner knows it
             self.is_told, self.usual = True, 0.0
-            self.at = record["met_at"] if record["met_at"] >= 0 else None
+            self.at = met_at if met_at >= 0 else None
             return self
         earned = [record[name] for name in EARNED if record.get(name) is not None]
         if earned and not self.is_told:
             self.is_told, self.usual = True, record.get("usual_return", min(earned))
         if earned and self.at is None and (self.usual is None or max(earned) > above(self.usual)):
-            self.at = record["env_steps"]
+            self.at = record.get("env_steps")
         return self
 
 

@@ -20,7 +20,7 @@ from pcpg.runs.arrays import write_arrays
 from pcpg.runs.errors import MemoryFull
 from pcpg.runs.folder import RunFolder
 from pcpg.runs.loggers import opened
-from pcpg.runs.metrics import FirstReward, JsonLines, Logger, read_metrics, repaired
+from pcpg.runs.metrics import FirstReward, JsonLines, Logger, numbers_of, read_metrics, repaired
 from pcpg.state import NonFinite, SeedState
 from pcpg.training.compile_cache import enable_compile_cache
 from pcpg.training.exploit import make_run_env
@@ -178,8 +178,9 @@ class _Loop:
         self.loggers: tuple[Logger, ...] = (self.metrics,)
         self.observer = observer
         self.told = {state.seed: FirstReward() for state in self.states}
-        for record in read_metrics(folder.metrics):
-            self.told[record["seed"]].note(record)
+        for record in map(numbers_of, read_metrics(folder.metrics)):
+            if told := self.told.get(record.get("seed", -1)):
+                told.note(record)
         self.began = time.perf_counter()
         self.compiled_before = 0, 0.0
         self.compiled_before = self._compiled()
