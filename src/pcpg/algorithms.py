@@ -122,10 +122,6 @@ class Settings(Protocol):
         ...
 
 
-class WithoutCover(Settings):
-    """The settings of algorithms that build no cover, by their defaults."""
-
-
 class Agent(Protocol[Own]):
     """An algorithm bound to a world; `Bound` has the defaults given here for everything but `init` and `step`."""
 

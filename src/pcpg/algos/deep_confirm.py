@@ -10,7 +10,7 @@ import math
 import numpy as np
 
 RISK = 0.1
-"""Chance that a run stops with a policy below its target."""
+"""Chance that a run stops with a policy below its target, if returns are about normal."""
 STEPS, FEWEST, MOST = 2_000, 5, 20
 """Steps of the fresh episodes of a first try, and how few and how many episodes there may be."""
 

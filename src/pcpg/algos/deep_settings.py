@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 import numpy as np
 
-from pcpg.algorithms import Arrays, Cost, Presets, WithoutCover, World
+from pcpg.algorithms import Arrays, Cost, Presets, Settings, World
 from pcpg.budget import NO_LIMITS, UNLIMITED, Limits, too_little
 from pcpg.config import ConfigError, positive, within
 from pcpg.envs.host import HostEnvironment
@@ -104,7 +104,7 @@ class DeepExploreConfig:
 
 
 @dataclasses.dataclass(frozen=True)
-class DeepConfig(WithoutCover):
+class DeepConfig(Settings):
     """Off-policy learning on all kept data, with an explorer or without."""
 
     learn: DeepLearnConfig = dataclasses.field(default_factory=DeepLearnConfig)

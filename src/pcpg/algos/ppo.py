@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, Self
 
 from pcpg.algorithm1 import Explored
-from pcpg.algorithms import Arrays, Cost, Presets, WithoutCover, World
+from pcpg.algorithms import Arrays, Cost, Presets, Settings, World
 from pcpg.algos.on_policy import OnPolicy, Round, bytes_of_episodes, bytes_of_networks, sized_ppo
 from pcpg.algos.rounds import after_round, plain
 from pcpg.bonuses.e3b import E3B
@@ -26,7 +26,7 @@ from pcpg.trees import flatten
 
 
 @dataclasses.dataclass(frozen=True)
-class BaselineConfig(WithoutCover):
+class BaselineConfig(Settings):
     """PPO, alone or with a bonus for novelty."""
 
     ppo: PPOConfig = dataclasses.field(default=PPOConfig())
